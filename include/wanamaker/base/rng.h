@@ -1,0 +1,25 @@
+/* Counter-based random numbers (Random123, Philox4x32-10): element i of stream s of a seed is a
+ * pure function of (seed, s, i), so that any rank can draw any element. */
+#ifndef WANAMAKER_BASE_RNG_H
+#define WANAMAKER_BASE_RNG_H
+
+#include <stdint.h>
+
+typedef struct {
+  uint64_t seed;
+  uint64_t stream;
+} wm_rng_t;
+
+/* 64 random bits: element `index` of the stream. */
+uint64_t wm_rng_bits(wm_rng_t rng, uint64_t index);
+
+/* Uniform integer in [0, n), n > 0, by the high part of a 64 x 64 bit product (bias < n / 2^64). */
+uint64_t wm_rng_below(wm_rng_t rng, uint64_t index, uint64_t n);
+
+/* Uniform in [0, 1) with 53 bits. */
+double wm_rng_uniform(wm_rng_t rng, uint64_t index);
+
+/* Standard normal (Box-Muller on the two halves of one element's bits). */
+double wm_rng_normal(wm_rng_t rng, uint64_t index);
+
+#endif

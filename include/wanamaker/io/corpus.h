@@ -1,0 +1,77 @@
+/* Corpora as rows of text, or as arrays of token ids.
+ *
+ * Formats:
+ *   text   a row a line, ended by LF or CRLF (the end is not part of the row); a last line without
+ *          an end counts; an empty file has no rows
+ *   jsonl  a JSON object a line; the row is its string member `field` (escapes decoded, lone
+ *          surrogates become U+FFFD and are counted); lines end at LF only
+ *   npy    one-dimensional array of token ids (NumPy format 1 to 3; u2, i4, u4, i8; C order)
+ * With keep_newline, a row that is not blank ends in "\n", as in the hub's WikiText. A row is blank
+ * when it holds nothing but white space.
+ *
+ * Byte positions address the file. A row belongs to the byte at which its line begins, so that
+ * ranks share out a file by bytes without reading it first.
+ */
+#ifndef WANAMAKER_IO_CORPUS_H
+#define WANAMAKER_IO_CORPUS_H
+
+#include "wanamaker/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum { WM_CORPUS_AUTO, WM_CORPUS_TEXT, WM_CORPUS_JSONL, WM_CORPUS_NPY } wm_corpus_format_t;
+
+typedef struct {
+  const char *path;
+  wm_corpus_format_t format; /* AUTO: by the name's ending: .jsonl .ndjson .npy, else text */
+  const char *field;         /* jsonl; NULL means "text" */
+  bool keep_newline;
+} wm_corpus_spec_t;
+
+typedef struct wm_corpus wm_corpus_t;
+
+/* Maps the file. Not collective. Unreadable or empty: WM_INPUT. Strings of `spec` are copied. */
+wm_status_t wm_corpus_open(const wm_corpus_spec_t *spec, wm_corpus_t **out, wm_error_t *err);
+void wm_corpus_close(wm_corpus_t *corpus);
+
+wm_corpus_format_t wm_corpus_format(const wm_corpus_t *corpus); /* never AUTO */
+int64_t wm_corpus_bytes(const wm_corpus_t *corpus);
+/* Fingerprint of the whole file's contents and the settings that change its rows. */
+uint64_t wm_corpus_fingerprint(const wm_corpus_t *corpus);
+
+/* Position of the first line that begins at or after `byte` (the file's size if there is none). */
+int64_t wm_corpus_line_at(const wm_corpus_t *corpus, int64_t byte);
+
+/* A row; `text` is borrowed from the cursor until the next call (or from the map), not terminated.
+ */
+typedef struct {
+  const char *text;
+  int64_t bytes;
+  int64_t position; /* byte at which its line begins */
+  bool blank;
+  bool heading; /* a level-1 heading of WikiText, " = Title = ": an article begins */
+} wm_row_t;
+
+typedef struct {
+  const wm_corpus_t *corpus;
+  int64_t next, line; /* byte; line number counted from where the cursor began, for messages */
+  char *buffer;
+  int64_t capacity;
+  int64_t replaced; /* lone surrogates */
+} wm_row_cursor_t;
+
+/* Starts at the line at `byte` (a value of wm_corpus_line_at). */
+void wm_row_cursor_init(wm_row_cursor_t *cursor, const wm_corpus_t *corpus, int64_t byte);
+void wm_row_cursor_destroy(wm_row_cursor_t *cursor);
+/* Next row, or *more = false at the end. Malformed JSON, a missing or non-string field: WM_INPUT
+ * with file and byte position. */
+wm_status_t wm_row_cursor_next(wm_row_cursor_t *cursor, wm_row_t *row, bool *more, wm_error_t *err);
+
+/* npy corpora. Number of ids; ids [first, first + count) as int32, negative or > 2^31 - 1: WM_INPUT
+ * with the index. */
+int64_t wm_corpus_token_count(const wm_corpus_t *corpus);
+wm_status_t wm_corpus_tokens(const wm_corpus_t *corpus, int64_t first, int64_t count, int32_t *out,
+                             wm_error_t *err);
+
+#endif

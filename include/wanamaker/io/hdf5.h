@@ -1,0 +1,86 @@
+/* Result files: checked, collective HDF5 (operations.md, rules 1 to 9).
+ *
+ * A file is written under a temporary name and appears under its own by rename after every dataset
+ * has been read back and compared with the checksum of what was written. Whatever fails on one
+ * rank fails on all: every function marked Collective agrees on the status over the file's
+ * communicator before it returns.
+ *
+ * Paths inside a file are absolute ("/rows/first_token"); groups on the way are made as needed.
+ */
+#ifndef WANAMAKER_IO_HDF5_H
+#define WANAMAKER_IO_HDF5_H
+
+#include "wanamaker/base/status.h"
+
+#include <hdf5.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct wm_h5 wm_h5_t;
+
+/* Sets the MPI-IO parameters that keep Open MPI's defaults from losing data. Call before MPI_Init;
+ * does nothing to what the user has set. */
+void wm_h5_environment(void);
+
+/* Not collective. After MPI_Init: WM_ENVIRONMENT if the parameters of rule 1 are not in force. */
+wm_status_t wm_h5_check_environment(wm_error_t *err);
+
+/* Collective. Starts `path` as "path.tmp" (an older one is replaced). */
+wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err);
+
+/* Collective. Opens `path` for reading; a missing file is WM_INPUT. Also refuses a file whose root
+ * attribute "complete" is not 1. */
+wm_status_t wm_h5_open(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err);
+
+/* Collective. Sets "complete" = 1, flushes, verifies, closes, syncs and renames. The object is gone
+ * afterwards, whatever the result; on failure so is the temporary file, and an older file under the
+ * final name is untouched. */
+wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err);
+
+/* Collective. Closes; a file being written is removed. NULL is allowed. */
+void wm_h5_close(wm_h5_t *file);
+
+const char *wm_h5_path(const wm_h5_t *file); /* the final name */
+hid_t wm_h5_id(const wm_h5_t *file);         /* for what is not wrapped here */
+
+/* Collective; all ranks pass equal values. `object` is a path; attributes are scalar: strings are
+ * fixed-length UTF-8 null-terminated, integers int64, floats float64. */
+wm_status_t wm_h5_set_string(wm_h5_t *file, const char *object, const char *name, const char *value,
+                             wm_error_t *err);
+wm_status_t wm_h5_set_int(wm_h5_t *file, const char *object, const char *name, int64_t value,
+                          wm_error_t *err);
+wm_status_t wm_h5_set_float(wm_h5_t *file, const char *object, const char *name, double value,
+                            wm_error_t *err);
+/* Collective. *out is a heap string. Absent or of another type: WM_INPUT. */
+wm_status_t wm_h5_get_string(wm_h5_t *file, const char *object, const char *name, char **out,
+                             wm_error_t *err);
+wm_status_t wm_h5_get_int(wm_h5_t *file, const char *object, const char *name, int64_t *out,
+                          wm_error_t *err);
+wm_status_t wm_h5_get_float(wm_h5_t *file, const char *object, const char *name, double *out,
+                            wm_error_t *err);
+bool wm_h5_has_attribute(wm_h5_t *file, const char *object, const char *name);
+
+enum { WM_H5_MAX_DIMS = 4 };
+
+/* Collective. Creates a dataset of HDF5 type `type` (a file type such as H5T_IEEE_F32LE or a
+ * compound), contiguous, without fill. The "description" attribute says what it holds, with shape
+ * and units. */
+wm_status_t wm_h5_dataset(wm_h5_t *file, const char *path, hid_t type, int n_dims,
+                          const int64_t *dims, const char *description, wm_error_t *err);
+
+/* Collective. Writes the hyperslab [offset, offset + count) from `data` (memory type `type`,
+ * row-major, packed); a rank with nothing passes a count of 0 in any dimension. Slabs of different
+ * ranks may not overlap. Cut into calls of at most 1 GiB. Contributes to the dataset's checksum. */
+wm_status_t wm_h5_write(wm_h5_t *file, const char *path, hid_t type, const int64_t *offset,
+                        const int64_t *count, const void *data, wm_error_t *err);
+
+/* Collective. Reads a hyperslab likewise. */
+wm_status_t wm_h5_read(wm_h5_t *file, const char *path, hid_t type, const int64_t *offset,
+                       const int64_t *count, void *data, wm_error_t *err);
+
+/* Not collective in effect (all ranks call it). Extent of a dataset; WM_INPUT if it is absent or
+ * has another rank than n_dims. */
+wm_status_t wm_h5_dims(wm_h5_t *file, const char *path, int n_dims, int64_t *dims, wm_error_t *err);
+
+#endif

@@ -1,0 +1,62 @@
+/* Model weights in safetensors files (read-only, memory-mapped).
+ *
+ * A directory holds model.safetensors, or model.safetensors.index.json and the shards it names.
+ * Every offset is checked against the file before a pointer is given out: header length, JSON,
+ * dtype, shape times size equal to the extent, extents inside the file, without overlaps or gaps.
+ */
+#ifndef WANAMAKER_IO_SAFETENSORS_H
+#define WANAMAKER_IO_SAFETENSORS_H
+
+#include "wanamaker/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef enum {
+  WM_DTYPE_F64,
+  WM_DTYPE_F32,
+  WM_DTYPE_F16,
+  WM_DTYPE_BF16,
+  WM_DTYPE_I64,
+  WM_DTYPE_I32,
+  WM_DTYPE_I16,
+  WM_DTYPE_I8,
+  WM_DTYPE_U8,
+  WM_DTYPE_BOOL
+} wm_dtype_t;
+
+enum { WM_TENSOR_MAX_DIMS = 8 };
+
+typedef struct {
+  const char *name; /* borrowed from the store */
+  const char *file; /* path of the shard, for messages; borrowed */
+  wm_dtype_t dtype;
+  int n_dims;
+  int64_t shape[WM_TENSOR_MAX_DIMS];
+  int64_t elements, bytes;
+  const void *data; /* mapped; may be unaligned for its type: check before casting */
+} wm_tensor_t;
+
+typedef struct wm_tensors wm_tensors_t;
+
+/* Not collective. `dir` is a model directory. */
+wm_status_t wm_tensors_open(const char *dir, wm_tensors_t **out, wm_error_t *err);
+void wm_tensors_close(wm_tensors_t *tensors);
+
+int64_t wm_tensors_count(const wm_tensors_t *tensors);
+const wm_tensor_t *wm_tensors_at(const wm_tensors_t *tensors, int64_t index); /* sorted by name */
+/* NULL if absent. */
+const wm_tensor_t *wm_tensors_find(const wm_tensors_t *tensors, const char *name);
+
+const char *wm_dtype_name(wm_dtype_t dtype);
+int64_t wm_dtype_size(wm_dtype_t dtype);
+
+/* Converts `count` elements of F16, BF16, F32 or F64 at `data` (any alignment) to float32, with
+ * OpenMP threads. Other types: assertion. */
+void wm_to_f32(wm_dtype_t dtype, const void *data, int64_t count, float *out);
+
+/* Fingerprint of all names, types, shapes and sizes and of the data, sampled: whole for tensors up
+ * to 1 MiB, else 64 evenly spaced pieces of 16 KiB. */
+uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors);
+
+#endif

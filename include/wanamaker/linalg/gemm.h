@@ -1,0 +1,75 @@
+/* Matrix products of the network, float32.
+ *
+ * A wm_linear_t is one dense layer, Y = act(X W + b), with X: [N, in], W: [in, out] and
+ * Y: [N, out], all row-major. Weights may be stored either way round (below). Products run in
+ * tiles of one fixed height, `tile_rows`: a shorter last tile is padded with zeros, so that the
+ * shape of the product, and with it the order of its sums, never depends on how many rows are at
+ * hand. The backend is oneDNN, or CBLAS when built so (WM_GEMM=cblas); both give the same
+ * interface and are tested against wm_linear_apply_reference.
+ */
+#ifndef WANAMAKER_LINALG_GEMM_H
+#define WANAMAKER_LINALG_GEMM_H
+
+#include "wanamaker/base/status.h"
+
+#include <stdint.h>
+
+/* How the weights lie in memory. */
+typedef enum {
+  WM_WEIGHT_IN_OUT, /* [in, out] row-major: GPT-2's Conv1D */
+  WM_WEIGHT_OUT_IN  /* [out, in] row-major: torch.nn.Linear */
+} wm_weight_layout_t;
+
+/* Activations, defined as in transformers' ACT2FN. */
+typedef enum {
+  WM_ACT_NONE,      /* linear */
+  WM_ACT_GELU,      /* x Phi(x), exact by erf: gelu, gelu_python */
+  WM_ACT_GELU_TANH, /* tanh approximation: gelu_new, gelu_pytorch_tanh, gelu_fast, gelu_accurate */
+  WM_ACT_GELU_CLIP10, /* gelu clipped to [-10, 10]: gelu_10 */
+  WM_ACT_QUICK_GELU,  /* x sigmoid(1.702 x) */
+  WM_ACT_RELU,
+  WM_ACT_RELU2, /* relu(x)^2 */
+  WM_ACT_RELU6,
+  WM_ACT_LEAKY_RELU, /* slope 0.01 */
+  WM_ACT_SIGMOID,
+  WM_ACT_SILU, /* silu, swish */
+  WM_ACT_TANH,
+  WM_ACT_MISH,
+  WM_ACT_LAPLACE, /* 0.5 (1 + erf((x - 0.707107) / (0.282095 sqrt 2))) */
+  WM_ACT_COUNT
+} wm_activation_t;
+
+typedef struct wm_linear wm_linear_t;
+
+/* Makes a layer of `weight` (borrowed: it must outlive the object; never copied unless packing is
+ * asked for by the backend's own scratch) and `bias` ([out] or NULL, borrowed). tile_rows > 0.
+ * On failure *out is NULL. Not collective. */
+wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
+                             wm_weight_layout_t layout, const float *bias, wm_activation_t act,
+                             int64_t tile_rows, wm_error_t *err);
+void wm_linear_free(wm_linear_t *linear);
+
+/* y[rows, out] = act(x[rows, in] W + b), with all threads of the process. x and y may not overlap.
+ * Not thread-safe: one caller at a time per object. rows = 0 is allowed. */
+wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, float *y,
+                            wm_error_t *err);
+
+/* The same by three plain loops with float64 sums; for tests. */
+void wm_linear_apply_reference(const float *x, int64_t rows, int64_t in, int64_t out,
+                               const float *weight, wm_weight_layout_t layout, const float *bias,
+                               wm_activation_t act, float *y);
+
+/* act(x) of one number, in float64. */
+double wm_activation_reference(wm_activation_t act, double x);
+
+/* C[m, n] = alpha op(A) op(B) + beta C, row-major with leading dimensions, as cblas_sgemm
+ * (trans: 'N' or 'T'). Runs on the calling thread alone, so it may be called from inside an
+ * OpenMP parallel region. */
+wm_status_t wm_sgemm_serial(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                            float beta, float *c, int64_t ldc, wm_error_t *err);
+
+/* Name and version of the backend, e.g. "oneDNN 2.6.3". */
+const char *wm_gemm_backend(void);
+
+#endif

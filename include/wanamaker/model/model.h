@@ -1,0 +1,93 @@
+/* A language model, and the pieces of its forward pass that the evaluator strings together.
+ *
+ * The residual stream of a batch is h: [N, D] row-major float32, N the sum of the batch's sequence
+ * lengths, sequence after sequence. One layer is
+ *     wm_model_attend   h <- the residual that the MLP's output is added to;  x <- the MLP's input
+ *     wm_model_mlp      y <- MLP(x)
+ *     h <- h + y
+ * for every family: GPT-2 and sequential GPT-NeoX have x = LN2(h + attention), h + attention being
+ * the new h; parallel GPT-NeoX has x = LN2(h), h + attention again the new h. So the MLP of a layer
+ * can be replaced for some sequences of a batch without the family's code knowing.
+ *
+ * Weights exist once per node: float32 tensors are used where the file maps them, others are
+ * converted into node-shared memory. Layer norm, softmax, log-sum-exp, rotary angles: float32 or
+ * better (sums in float32 pairwise or float64; log-sum-exp in float64).
+ * Results of a sequence depend on that sequence alone and the number of threads, bit for bit.
+ */
+#ifndef WANAMAKER_MODEL_MODEL_H
+#define WANAMAKER_MODEL_MODEL_H
+
+#include "wanamaker/base/log.h"
+#include "wanamaker/base/status.h"
+#include "wanamaker/linalg/gemm.h"
+#include "wanamaker/model/arch.h"
+#include "wanamaker/par/comm.h"
+
+#include <stdint.h>
+
+typedef struct wm_model wm_model_t;
+
+typedef struct {
+  int64_t tile_rows;  /* fixed height of the matrix products' tiles, e.g. 512 */
+  int64_t tile_vocab; /* width of a logits tile, e.g. 4096 */
+} wm_model_options_t;
+
+/* Collective over comm->world. Loads the model in `dir`; `comm` and `log` are borrowed and must
+ * outlive it. Missing, surplus (unless a known buffer) or wrongly shaped tensors, weights that are
+ * not finite and config.json that contradicts them are WM_INPUT, naming the tensor. */
+wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
+                          const wm_log_t *log, wm_model_t **out, wm_error_t *err);
+/* Collective. NULL is allowed. */
+void wm_model_close(wm_model_t *model);
+
+const wm_arch_t *wm_model_arch(const wm_model_t *model);
+/* Fingerprint of architecture and weights. */
+uint64_t wm_model_fingerprint(const wm_model_t *model);
+/* Rows of the token embedding: ids must be smaller. */
+int64_t wm_model_embedding_rows(const wm_model_t *model);
+int64_t wm_model_parameters(const wm_model_t *model);
+/* Bytes converted into node-shared memory (0 for float32 files). */
+int64_t wm_model_shared_bytes(const wm_model_t *model);
+
+/* Sequences that lie one after another in the rows of h. Borrowed arrays. */
+typedef struct {
+  int64_t n_sequences;
+  const int64_t *starts; /* [n_sequences + 1]: rows starts[i] .. starts[i + 1] - 1 are sequence i */
+} wm_batch_t;
+
+/* Scratch memory of one caller: for at most `max_rows` rows of sequences of at most `max_length`.
+ * Not collective. */
+typedef struct wm_workspace wm_workspace_t;
+wm_status_t wm_workspace_create(const wm_model_t *model, int64_t max_rows, int64_t max_length,
+                                wm_workspace_t **out, wm_error_t *err);
+void wm_workspace_free(wm_workspace_t *workspace);
+/* Bytes that a workspace of that size takes. */
+int64_t wm_workspace_bytes(const wm_model_t *model, int64_t max_rows, int64_t max_length);
+
+/* The functions below are not collective and use all OpenMP threads of the process; one caller at a
+ * time per model object. */
+
+/* h[N, D] <- token embeddings of ids[N] (+ position embeddings of 0..n-1 in each sequence). An id
+ * >= the embedding's rows, or a sequence longer than max_positions, is WM_INPUT. */
+wm_status_t wm_model_embed(wm_model_t *model, const wm_batch_t *batch, const int32_t *ids, float *h,
+                           wm_error_t *err);
+
+/* See the top: h and x as [N, D]. */
+wm_status_t wm_model_attend(wm_model_t *model, int64_t layer, const wm_batch_t *batch, float *h,
+                            float *x, wm_workspace_t *workspace, wm_error_t *err);
+
+/* y[rows, D] <- MLP of `layer` applied to x[rows, D]. */
+wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
+                         wm_workspace_t *workspace, wm_error_t *err);
+
+/* nll[i] <- -log softmax(logits(LN(h[i])))[targets[i]] for rows i with targets[i] >= 0 (others are
+ * left alone and cost nothing), float64 log-sum-exp over tiles of the vocabulary; [N, V] is never
+ * stored. h: [rows, D], unchanged. Targets must be below the embedding's rows. */
+wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
+                         double *nll, wm_workspace_t *workspace, wm_error_t *err);
+
+/* logits[rows, V] of h[rows, D], for tests and small models; V = head rows. */
+wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, float *logits,
+                            wm_workspace_t *workspace, wm_error_t *err);
+
+#endif

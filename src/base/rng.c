@@ -1,0 +1,31 @@
+#include "wanamaker/base/rng.h"
+
+#include <Random123/philox.h>
+#include <math.h>
+
+static philox4x32_ctr_t draw(wm_rng_t rng, uint64_t index) {
+  philox4x32_key_t key = {{(uint32_t)rng.seed, (uint32_t)(rng.seed >> 32)}};
+  philox4x32_ctr_t counter = {{(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)rng.stream,
+                               (uint32_t)(rng.stream >> 32)}};
+  return philox4x32(counter, key);
+}
+
+uint64_t wm_rng_bits(wm_rng_t rng, uint64_t index) {
+  philox4x32_ctr_t r = draw(rng, index);
+  return (uint64_t)r.v[1] << 32 | r.v[0];
+}
+
+uint64_t wm_rng_below(wm_rng_t rng, uint64_t index, uint64_t n) {
+  return (uint64_t)(((unsigned __int128)wm_rng_bits(rng, index) * n) >> 64);
+}
+
+double wm_rng_uniform(wm_rng_t rng, uint64_t index) {
+  return (double)(wm_rng_bits(rng, index) >> 11) * 0x1p-53;
+}
+
+double wm_rng_normal(wm_rng_t rng, uint64_t index) {
+  philox4x32_ctr_t r = draw(rng, index);
+  double u = ((double)r.v[0] + 0.5) * 0x1p-32;
+  double angle = 6.283185307179586 * ((double)r.v[1] * 0x1p-32);
+  return sqrt(-2.0 * log(u)) * cos(angle);
+}
