@@ -1,0 +1,113 @@
+/* Perplexities, the paired bootstrap and multiple testing (method.md, sections 2 and 6).
+ *
+ * Everything is derived from per-token negative log-likelihoods (natural logarithm):
+ *     PPL = exp(sum of NLL / N)        delta% = 100 (PPL_variant / PPL_full - 1)
+ *
+ * The bootstrap draws units (articles, lines, windows) with replacement, as many as there are, and
+ * computes both perplexities on the same draw, so what full model and variant have in common
+ * cancels. Of a unit only its token count and the sums of its NLLs matter; R resamples of U units
+ * cost O(R U) draws and O(R U V) multiply-adds for V variants, which share the resamples.
+ *
+ * Draw j of resample r is a pure function of (seed, r, j), and a resample's sums run over units in
+ * ascending order: any split of the resamples over ranks or threads gives the same bits.
+ *
+ * Sums are float64, compensated (Neumaier), in index order. Nothing here is collective.
+ */
+#ifndef WANAMAKER_MEASURE_STATISTICS_H
+#define WANAMAKER_MEASURE_STATISTICS_H
+
+#include "wanamaker/base/status.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Compensated sum of x[n]. */
+double wm_sum_nll(const float *x, int64_t n);
+
+/* exp(sum of nll[n] / n); NaN for n = 0. */
+double wm_perplexity(const float *nll, int64_t n);
+
+/* Sums over units of what a bootstrap needs. Caller-owned: wm_unit_sums_destroy. */
+typedef struct {
+  int64_t n_units;    /* U, those without tokens included */
+  int64_t n_occupied; /* units that have tokens: only these are drawn */
+  int64_t n_variants; /* V */
+  int64_t n_tokens;   /* N */
+  double *tokens;     /* [U] token counts */
+  double *full;       /* [U] sums of the full model's NLL */
+  double *excess;     /* [U, V] row-major: sums of NLL_variant - NLL_full */
+} wm_unit_sums_t;
+
+/* Starts the sums with the full model's nll[n_tokens] and each token's unit, 0 <= units[i] <
+ * n_units (anything else: assertion); room for n_variants, zero so far. n_tokens = 0: WM_INPUT.
+ * NLLs that are not finite: WM_NUMERICAL with their number and the first's index; *out is then
+ * zeroed. */
+wm_status_t wm_unit_sums_create(const float *full, const int32_t *units, int64_t n_tokens,
+                                int64_t n_units, int64_t n_variants, wm_unit_sums_t *out,
+                                wm_error_t *err);
+/* Fills column `variant` of `excess` from nll[n_tokens]; the same arrays as before. A variant at a
+ * time, so that the [V, N] array need not be in memory. NLLs that are not finite: WM_NUMERICAL as
+ * above, `name` is what the message calls the variant. */
+wm_status_t wm_unit_sums_add(wm_unit_sums_t *sums, int64_t variant, const char *name,
+                             const float *nll, const float *full, const int32_t *units,
+                             wm_error_t *err);
+void wm_unit_sums_destroy(wm_unit_sums_t *sums);
+
+typedef struct {
+  int64_t resamples; /* R, 10 000 in the study */
+  uint64_t seed;
+  double confidence; /* of the interval, in (0, 1): 0.95 */
+} wm_bootstrap_t;
+
+/* {10000, 1, 0.95} */
+wm_bootstrap_t wm_bootstrap_default(void);
+
+/* Resamples [begin, end) of the R: delta[v * R + r] in percent, for all v; other elements of
+ * delta[V, R] are left alone. To share out: zero the array, let each rank do its part
+ * (wm_partition), add up with wm_sum_f64. OpenMP inside. Needs two occupied units or more; with
+ * fewer the elements are NaN. WM_ENVIRONMENT: memory. */
+wm_status_t wm_bootstrap_run(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
+                             int64_t begin, int64_t end, double *delta, wm_error_t *err);
+
+/* What a variant costs. Without a defined interval (fewer than two units) interval and p-values are
+ * NaN and beats_full is false. */
+typedef struct {
+  double perplexity;
+  double delta;        /* percent, of the data themselves */
+  double low, high;    /* percentile interval of delta at bootstrap.confidence */
+  double p_better;     /* one-sided, against "delta >= 0": (#{delta_r >= 0} + 1) / (R + 1) */
+  double p_worse;      /* one-sided, against "delta <= 0": (#{delta_r <= 0} + 1) / (R + 1) */
+  double p_two_sided;  /* min(1, 2 min(p_better, p_worse)) */
+  double p_holm, p_bh; /* p_two_sided adjusted over the V variants */
+  /* "Beats the full model": delta < 0 and p_holm < 1 - confidence; that is, its interval would lie
+   * below zero at the stricter level that Holm's procedure asks of it. p_two_sided is at least
+   * 2 / (R + 1), so with V > (1 - confidence) (R + 1) / 2 variants nothing can beat: raise R. */
+  bool beats_full;
+} wm_effect_t;
+
+/* effects[V] from the whole delta[V, R]. `perplexity` comes from sums.full + sums.excess. */
+wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
+                                 const double *delta, wm_effect_t *effects, wm_error_t *err);
+
+/* The full model's perplexity from its sums. */
+double wm_unit_sums_perplexity(const wm_unit_sums_t *sums);
+
+/* Quantile q in [0, 1] of sorted[n] by linear interpolation between order statistics: position
+ * q (n - 1), NumPy's default ("type 7"). n = 0: NaN. */
+double wm_quantile_sorted(const double *sorted, int64_t n, double q);
+
+/* Central interval of that confidence of x[n], which it sorts in place. NaN if any x is NaN. */
+void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high);
+
+/* Adjusted p-values of p[n]: Holm (family-wise error) and Benjamini-Hochberg (false discovery
+ * rate). NaN entries stay NaN and are not counted in the family. `adjusted` may be `p`. */
+wm_status_t wm_adjust_holm(const double *p, int64_t n, double *adjusted, wm_error_t *err);
+wm_status_t wm_adjust_bh(const double *p, int64_t n, double *adjusted, wm_error_t *err);
+
+/* 1 - sse / total; NaN unless total > 0. */
+double wm_r_squared(double sse, double total);
+
+/* Pearson correlation of x[n] and y[n]; NaN for n < 2 or a constant side. */
+double wm_pearson(const double *x, const double *y, int64_t n);
+
+#endif
