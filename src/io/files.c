@@ -1,0 +1,189 @@
+#include "wanamaker/io/files.h"
+
+#include "wanamaker/base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Opens a regular file for reading. */
+static wm_status_t open_regular(const char *path, int *fd, int64_t *bytes, wm_error_t *err) {
+  /* O_NONBLOCK: opening a FIFO would otherwise wait for a writer. */
+  *bytes = 0;
+  *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (*fd < 0)
+    return wm_fail(err, WM_INPUT, "%s: cannot open: %s", path, strerror(errno));
+  struct stat st;
+  wm_status_t status = WM_OK;
+  if (fstat(*fd, &st) != 0)
+    status = wm_fail(err, WM_INPUT, "%s: cannot stat: %s", path, strerror(errno));
+  else if (!S_ISREG(st.st_mode))
+    status = wm_fail(err, WM_INPUT, "%s: is %s, not a regular file", path,
+                     S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+  else
+    *bytes = (int64_t)st.st_size;
+  if (status != WM_OK)
+    close(*fd);
+  return status;
+}
+
+wm_status_t wm_map_open(const char *path, wm_map_t *out, wm_error_t *err) {
+  *out = (wm_map_t){0};
+  int fd;
+  int64_t bytes;
+  wm_status_t status = open_regular(path, &fd, &bytes, err);
+  if (status != WM_OK)
+    return status;
+  if (bytes > 0) {
+    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED)
+      status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot map %lld bytes: %s", path, (long long)bytes,
+                       strerror(errno));
+    else
+      *out = (wm_map_t){data, bytes};
+  }
+  close(fd);
+  return status;
+}
+
+void wm_map_close(wm_map_t *map) {
+  if (map->data != NULL)
+    munmap(map->data, (size_t)map->bytes);
+  *map = (wm_map_t){0};
+}
+
+bool wm_file_exists(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0;
+}
+
+/* mkdir -p. `path` is changed on the way and restored. */
+static wm_status_t make_directories(char *path, wm_error_t *err) {
+  for (char *p = path + 1;; p++) {
+    if (*p != '/' && *p != '\0')
+      continue;
+    char end = *p;
+    *p = '\0';
+    /* What mkdir says of a name that exists differs (EEXIST, EISDIR, EROFS): ask stat instead. */
+    int reason = mkdir(path, 0777) == 0 ? 0 : errno;
+    struct stat st;
+    if (reason != 0 && stat(path, &st) == 0)
+      reason = S_ISDIR(st.st_mode) ? 0 : ENOTDIR;
+    if (reason != 0)
+      return wm_fail(err, WM_ENVIRONMENT, "%s: cannot make the directory: %s", path,
+                     strerror(reason));
+    *p = end;
+    if (end == '\0')
+      return WM_OK;
+  }
+}
+
+static wm_status_t prove_writable(const char *path, wm_error_t *err) {
+  char *probe = wm_format("%s/.writable.XXXXXX", path);
+  if (probe == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "%s: no memory for a file name", path);
+  wm_status_t status = WM_OK;
+  int fd = mkstemp(probe);
+  if (fd < 0) {
+    status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot make a file in this directory: %s", path,
+                     strerror(errno));
+  } else {
+    close(fd);
+    unlink(probe);
+  }
+  free(probe);
+  return status;
+}
+
+wm_status_t wm_directory_ready(const char *path, wm_error_t *err) {
+  if (path[0] == '\0')
+    return wm_fail(err, WM_ENVIRONMENT, "the name of a directory is empty");
+  char *copy;
+  wm_status_t status = wm_strdup(&copy, path, err);
+  if (status != WM_OK)
+    return status;
+  status = make_directories(copy, err);
+  free(copy);
+  return status == WM_OK ? prove_writable(path, err) : status;
+}
+
+static wm_status_t sync_path(const char *path, int flags, wm_error_t *err) {
+  int fd = open(path, flags | O_CLOEXEC);
+  if (fd < 0)
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot open to sync: %s", path, strerror(errno));
+  int failed = fsync(fd);
+  int reason = errno;
+  close(fd);
+  /* Some network file systems refuse to sync a directory; there is nothing more to do there. */
+  if (failed != 0 && !((flags & O_DIRECTORY) && (reason == EINVAL || reason == ENOTSUP)))
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot sync: %s", path, strerror(reason));
+  return WM_OK;
+}
+
+static wm_status_t sync_parent(const char *path, wm_error_t *err) {
+  const char *slash = strrchr(path, '/');
+  if (slash == NULL)
+    return sync_path(".", O_RDONLY | O_DIRECTORY, err);
+  int length = slash == path ? 1 : (int)(slash - path);
+  char *parent = wm_format("%.*s", length, path);
+  if (parent == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "%s: no memory for a file name", path);
+  wm_status_t status = sync_path(parent, O_RDONLY | O_DIRECTORY, err);
+  free(parent);
+  return status;
+}
+
+wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err) {
+  wm_status_t status = sync_path(from, O_RDONLY, err);
+  if (status != WM_OK)
+    return status;
+  if (rename(from, to) != 0)
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+  return sync_parent(to, err);
+}
+
+/* Reads to the end, even if the file grows or shrinks meanwhile, up to `limit` bytes. */
+static wm_status_t read_all(const char *path, int fd, int64_t limit, char *text, int64_t *used,
+                            wm_error_t *err) {
+  for (*used = 0; *used < limit;) {
+    ssize_t got = read(fd, text + *used, (size_t)(limit - *used));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return wm_fail(err, WM_INPUT, "%s: cannot read at byte %lld: %s", path, (long long)*used,
+                     strerror(errno));
+    if (got == 0)
+      return WM_OK;
+    *used += got;
+  }
+  return WM_OK;
+}
+
+wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t *err) {
+  *out = NULL;
+  int fd;
+  int64_t bytes, used = 0;
+  void *text = NULL;
+  wm_status_t status = open_regular(path, &fd, &bytes, err);
+  if (status != WM_OK)
+    return status;
+  if (bytes > limit)
+    status = wm_fail(err, WM_INPUT, "%s: holds %lld bytes, at most %lld are expected", path,
+                     (long long)bytes, (long long)limit);
+  if (status == WM_OK)
+    status = wm_alloc(&text, bytes + 1, 1, path, err);
+  if (status == WM_OK)
+    status = read_all(path, fd, bytes, text, &used, err);
+  close(fd);
+  if (status != WM_OK) {
+    free(text);
+    return status;
+  }
+  ((char *)text)[used] = '\0';
+  *out = text;
+  return WM_OK;
+}
