@@ -1,0 +1,38 @@
+/* What the files of the settings share. */
+#ifndef WANAMAKER_SRC_BASE_CONFIG_INTERNAL_H
+#define WANAMAKER_SRC_BASE_CONFIG_INTERNAL_H
+
+#include "wanamaker/base/config.h"
+
+typedef struct {
+  char *key;
+  const wm_schema_t *schema;
+  bool set, given; /* has a value; the user gave it */
+  char *string;
+  int64_t count; /* of numbers, or of lists */
+  int64_t *ints;
+  double *floats;
+  int64_t *offsets; /* [count + 1], lists only */
+} wm_setting_t;
+
+struct wm_config {
+  const wm_schema_t *schema;
+  wm_setting_t *settings;
+  int64_t count, capacity;
+  char **names; /* "corpora.wikitext": prefix and name that stands for "*" */
+  int64_t name_count, name_capacity;
+  char *text;
+};
+
+bool wm_config_key_matches(const char *pattern, const char *key);
+const wm_schema_t *wm_config_schema_of(const wm_schema_t *schema, const char *key);
+wm_setting_t *wm_config_find(const wm_config_t *config, const char *key);
+/* The setting of `key`, made if it is not there yet. */
+wm_status_t wm_config_slot(wm_config_t *config, const char *key, wm_setting_t **out,
+                           wm_error_t *err);
+wm_status_t wm_config_note_name(wm_config_t *config, const char *pattern, const char *key,
+                                wm_error_t *err);
+/* Writes config->text. */
+wm_status_t wm_config_render(wm_config_t *config, wm_error_t *err);
+
+#endif
