@@ -1,13 +1,16 @@
 /* Corpora as rows of text, or as arrays of token ids.
  *
  * Formats:
- *   text   a row a line, ended by LF or CRLF (the end is not part of the row); a last line without
- *          an end counts; an empty file has no rows
- *   jsonl  a JSON object a line; the row is its string member `field` (escapes decoded, lone
- *          surrogates become U+FFFD and are counted); lines end at LF only
- *   npy    one-dimensional array of token ids (NumPy format 1 to 3; u2, i4, u4, i8; C order)
- * With keep_newline, a row that is not blank ends in "\n", as in the hub's WikiText. A row is blank
- * when it holds nothing but white space.
+ *   text   a row a line, ended by LF or CRLF (the end is not part of the row; a CR alone ends no
+ *          line); a last line without an end counts. Bytes are passed on as they are, a byte order
+ *          mark and ill-formed UTF-8 included
+ *   jsonl  a JSON object a line; the row is its string member `field`, escapes decoded. Lone
+ *          surrogates and maximal ill-formed parts of UTF-8 become U+FFFD and are counted. Lines
+ * end at LF only; blank lines and a byte order mark are skipped npy    one-dimensional array of
+ * token ids (NumPy format 1 to 3; little-endian u2, i4, u4, i8; C order) A row is blank when it
+ * holds nothing but white space, as Python's str.strip() sees it. With keep_newline a row that is
+ * not blank ends in "\n" (added unless it is there) and a blank row is empty, as in the hub's
+ * WikiText.
  *
  * Byte positions address the file. A row belongs to the byte at which its line begins, so that
  * ranks share out a file by bytes without reading it first.
@@ -44,6 +47,7 @@ uint64_t wm_corpus_fingerprint(const wm_corpus_t *corpus);
 int64_t wm_corpus_line_at(const wm_corpus_t *corpus, int64_t byte);
 
 /* A row; `text` is borrowed from the cursor until the next call (or from the map), not terminated.
+ * A heading is white space, "= ", a title that neither begins nor ends with "=", " =", white space.
  */
 typedef struct {
   const char *text;
@@ -58,7 +62,7 @@ typedef struct {
   int64_t next, line; /* byte; line number counted from where the cursor began, for messages */
   char *buffer;
   int64_t capacity;
-  int64_t replaced; /* lone surrogates */
+  int64_t replaced; /* lone surrogates and ill-formed parts of UTF-8 (jsonl) */
 } wm_row_cursor_t;
 
 /* Starts at the line at `byte` (a value of wm_corpus_line_at). */
