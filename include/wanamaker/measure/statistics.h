@@ -11,12 +11,13 @@
  * Draw j of resample r is a pure function of (seed, r, j), and a resample's sums run over units in
  * ascending order: any split of the resamples over ranks or threads gives the same bits.
  *
- * Sums are float64, compensated (Neumaier), in index order. Nothing here is collective.
+ * Sums over tokens are float64, compensated (Neumaier), in index order. Nothing here is collective.
  */
 #ifndef WANAMAKER_MEASURE_STATISTICS_H
 #define WANAMAKER_MEASURE_STATISTICS_H
 
 #include "wanamaker/base/status.h"
+#include "wanamaker/measure/inference.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -91,23 +92,5 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *sums, const wm_bootstrap_
 
 /* The full model's perplexity from its sums. */
 double wm_unit_sums_perplexity(const wm_unit_sums_t *sums);
-
-/* Quantile q in [0, 1] of sorted[n] by linear interpolation between order statistics: position
- * q (n - 1), NumPy's default ("type 7"). n = 0: NaN. */
-double wm_quantile_sorted(const double *sorted, int64_t n, double q);
-
-/* Central interval of that confidence of x[n], which it sorts in place. NaN if any x is NaN. */
-void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high);
-
-/* Adjusted p-values of p[n]: Holm (family-wise error) and Benjamini-Hochberg (false discovery
- * rate). NaN entries stay NaN and are not counted in the family. `adjusted` may be `p`. */
-wm_status_t wm_adjust_holm(const double *p, int64_t n, double *adjusted, wm_error_t *err);
-wm_status_t wm_adjust_bh(const double *p, int64_t n, double *adjusted, wm_error_t *err);
-
-/* 1 - sse / total; NaN unless total > 0. */
-double wm_r_squared(double sse, double total);
-
-/* Pearson correlation of x[n] and y[n]; NaN for n < 2 or a constant side. */
-double wm_pearson(const double *x, const double *y, int64_t n);
 
 #endif
