@@ -1,0 +1,57 @@
+/* The fit: every layer's ridge surrogate from one pass of the model (method.md, section 1).
+ *
+ * Blocks of windows are dealt to ranks in turn. At each layer the ranks' MLP inputs and outputs go
+ * into node-shared Gram matrices (gram.h); after the last block the nodes' matrices are summed, and
+ * teams of ranks solve one layer each on a process grid (linalg/ridge.h). Layers whose matrices
+ * exceed the memory setting are done in groups, each with a pass of its own.
+ */
+#ifndef WANAMAKER_MEASURE_FIT_H
+#define WANAMAKER_MEASURE_FIT_H
+
+#include "wanamaker/base/log.h"
+#include "wanamaker/base/status.h"
+#include "wanamaker/io/hdf5.h"
+#include "wanamaker/measure/blocks.h"
+#include "wanamaker/model/model.h"
+#include "wanamaker/par/comm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct {
+  double lambda;
+  const double *lambdas; /* [n_lambdas] the path; borrowed */
+  int64_t n_lambdas;
+  bool spectrum;
+  const int64_t *layers; /* [n_layers] ascending, without repetition; borrowed */
+  int64_t n_layers;
+  int64_t grid_rows, grid_columns; /* 0: chosen */
+  int block;
+  int64_t gram_bytes; /* per node */
+} wm_fit_options_t;
+
+/* One layer's result, on every rank. */
+typedef struct {
+  int64_t layer;
+  double r2, r2_heldout, weight_norm, condition, effective_rank; /* NaN: not computed */
+} wm_fit_summary_t;
+
+/* Bytes of Gram matrices per node, passes over the text, and ranks per layer that a fit of `n`
+ * layers takes; for estimates. */
+typedef struct {
+  int64_t layers_per_pass, passes, gram_bytes;
+  int grid_rows, grid_columns, teams;
+} wm_fit_plan_t;
+wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
+                        const wm_fit_options_t *options, wm_fit_plan_t *out, wm_error_t *err);
+
+/* Collective over comm->world. Fits on the windows of `fit`, checks on those of `heldout` (NULL:
+ * none); `ids` are the ids of the corpora the two come from. Writes datasets of surrogates.h
+ * into `file` (being written; the caller adds attributes and publishes). summaries: [n_layers]. */
+wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *fit,
+                              const int32_t *fit_ids, const wm_blocks_t *heldout,
+                              const int32_t *heldout_ids, const wm_fit_options_t *options,
+                              wm_h5_t *file, const wm_log_t *log, wm_fit_summary_t *summaries,
+                              wm_error_t *err);
+
+#endif

@@ -1,0 +1,49 @@
+/* Linear surrogates of MLPs: surrogates.h5 and their use (method.md, section 1).
+ *
+ *   /layers              [n] int32           layers that have a surrogate, ascending
+ *   /weight              [n, D, D] float64   W, [in, out]: prediction y = x W + b
+ *   /bias                [n, D] float64      b
+ *   /fit/r2              [n] float64         1 - SSE / total on the fit rows
+ *   /fit/r2_heldout      [n] float64         the same on held-out rows (NaN: none)
+ *   /fit/weight_norm     [n] float64         Frobenius norm of W
+ *   /fit/condition       [n] float64         (e_max + lambda) / (e_min + lambda), e of Xc'Xc
+ *   /fit/effective_rank  [n] float64         exp(entropy of the normalised eigenvalues)
+ *   /spectrum/eigenvalues [n, D] float64     of Xc'Xc, ascending
+ *   /path/lambda         [K] float64
+ *   /path/{r2,r2_heldout,weight_norm} [n, K] float64
+ * Without fit.spectrum the last seven are absent or NaN.
+ */
+#ifndef WANAMAKER_MEASURE_SURROGATES_H
+#define WANAMAKER_MEASURE_SURROGATES_H
+
+#include "wanamaker/base/status.h"
+#include "wanamaker/linalg/gemm.h"
+#include "wanamaker/par/comm.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct wm_surrogates wm_surrogates_t;
+
+/* Collective. Reads `path` into node-shared float32 memory and prepares the products. WM_INPUT if
+ * the file is not of a model of width d with n_layers layers. */
+wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t n_layers, int64_t d,
+                               int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err);
+/* Collective. NULL is allowed. */
+void wm_surrogates_close(wm_surrogates_t *surrogates);
+
+/* Layers that have one, ascending. Borrowed. */
+const int64_t *wm_surrogates_layers(const wm_surrogates_t *surrogates, int64_t *count);
+/* Has `layer` a surrogate? */
+bool wm_surrogates_has(const wm_surrogates_t *surrogates, int64_t layer);
+/* R^2 on the fit and the held-out rows (NaN: none). */
+double wm_surrogates_r2(const wm_surrogates_t *surrogates, int64_t layer);
+double wm_surrogates_r2_heldout(const wm_surrogates_t *surrogates, int64_t layer);
+/* Fingerprint of weights and biases. */
+uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *surrogates);
+
+/* y[rows, D] <- x[rows, D] W + b. Not collective; one caller at a time. */
+wm_status_t wm_surrogates_apply(const wm_surrogates_t *surrogates, int64_t layer, const float *x,
+                                int64_t rows, float *y, wm_error_t *err);
+
+#endif

@@ -1,0 +1,104 @@
+/* Every setting of the program: the one table behind validation, defaults and --help. */
+#include "jobs.h"
+
+#define ANY_RANGE 1, 0 /* min > max: no limits */
+
+const wm_job_t wm_jobs[] = {
+    {"tokenize", WM_JOB_TOKENIZE, wm_job_tokenize, "encode the corpora into tokens.h5 files"},
+    {"fit", WM_JOB_FIT, wm_job_fit, "fit every layer's linear surrogate (surrogates.h5)"},
+    {"sweep", WM_JOB_SWEEP, wm_job_sweep,
+     "measure what replacing each layer's MLP costs (sweep.h5)"},
+    {"run", WM_JOB_RUN, wm_job_run, "tokenize, fit and sweep, skipping stages that are complete"},
+    {NULL, 0, NULL, NULL},
+};
+
+const wm_schema_t wm_settings[] = {
+    /* model and output */
+    {"model.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "directory with config.json and safetensors weights, as published on model hubs"},
+    {"tokenizer.path", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, 0,
+     "directory with tokenizer.json, or vocab.json and merges.txt; empty: model.path"},
+    {"output.dir", WM_SETTING_STRING, "\"results/run\"", ANY_RANGE, NULL, 0,
+     "directory of the result files; made if it is missing"},
+
+    /* corpora */
+    {"corpora.*.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, 0, "text, JSON Lines or .npy"},
+    {"corpora.*.format", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto text jsonl npy", 0,
+     "auto goes by the file's ending: .jsonl, .ndjson, .npy, anything else is text"},
+    {"corpora.*.field", WM_SETTING_STRING, "\"text\"", ANY_RANGE, NULL, 0,
+     "member of a JSON Lines object that holds the text"},
+    {"corpora.*.keep_newline", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, 0,
+     "encode a row's trailing newline too, as the hub's WikiText rows have it (true for WikiText)"},
+
+    /* protocol and ranges: method.md, section 3 */
+    {"protocol.kind", WM_SETTING_CHOICE, "documents", ANY_RANGE, "documents stream sliding", 0,
+     "documents: every row alone; stream: rows joined and cut into windows; sliding: overlapping "
+     "windows of the stream"},
+    {"protocol.window", WM_SETTING_INT, "512", 2, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "longest sequence in tokens"},
+    {"protocol.stride", WM_SETTING_INT, "256", 1, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "step of sliding windows in tokens"},
+    {"protocol.min_tokens", WM_SETTING_INT, "2", 1, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "documents with fewer tokens are skipped"},
+    {"ranges.preset", WM_SETTING_CHOICE, "default", ANY_RANGE, "default study_scale study_paper",
+     WM_JOB_FIT | WM_JOB_SWEEP,
+     "which tokens serve what; default: fit 0-10K, gates 10K-35K, validation 35K-47K, evaluation "
+     "50K-100K; the study's two splits for reproduction"},
+    {"ranges.allow_overlap", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "accept ranges that share tokens (study_scale needs it)"},
+    {"ranges.*.corpus", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "name of the corpus (* is fit, gates, validation or evaluation); empty: the first one"},
+    {"ranges.*.tokens", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "[a, b): replaces the preset's range"},
+    {"ranges.*.documents", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "[a, b): the same in documents"},
+    {"ranges.*.rows", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "[a, b): the same in rows of the corpus, blank ones counted"},
+    {"ranges.*.max_tokens", WM_SETTING_INT, "0", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "stop after that many tokens of the range; 0: no limit"},
+
+    /* surrogates: method.md, section 1 */
+    {"fit.lambda", WM_SETTING_FLOAT, "0.01", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "ridge penalty on the sum of squared errors"},
+    {"fit.lambdas", WM_SETTING_FLOATS, "[1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6]", 0, 1e300, NULL,
+     WM_JOB_FIT | WM_JOB_SWEEP, "penalties of the lambda path that is reported beside it"},
+    {"fit.spectrum", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "eigendecomposition of each layer's Gram matrix: lambda path, condition, effective rank"},
+    {"fit.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "layers to fit; none named: all"},
+    {"fit.grid", WM_SETTING_INTS, "[0, 0]", 0, 100000, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "rows and columns of the process grid that solves one layer; [0, 0]: chosen by width"},
+    {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "block size of the block-cyclic matrices"},
+    {"fit.memory_gib", WM_SETTING_FLOAT, "8.0", 1e-3, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "Gram matrices held per node; layers that do not fit are done in further passes"},
+
+    /* the sweep: method.md, section 2 */
+    {"sweep.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_SWEEP,
+     "layers that are linearised one at a time; none named: all that have a surrogate"},
+    {"sweep.joint", WM_SETTING_INT_LISTS, "()", 0, 100000, NULL, WM_JOB_SWEEP,
+     "sets of layers that are linearised together, e.g. ([10, 11, 12, 13], [0, 1])"},
+    {"sweep.single", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
+     "measure every layer of sweep.layers alone; false: the sets of sweep.joint only"},
+    {"sweep.group", WM_SETTING_INT, "64", 1, 4096, NULL, WM_JOB_SWEEP,
+     "most variants evaluated on one trunk; more of them cost memory, not time"},
+
+    {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
+     WM_JOB_SWEEP, "what is resampled; auto: article where there are some, else line or window"},
+    {"bootstrap.resamples", WM_SETTING_INT, "10000", 100, 1e7, NULL, WM_JOB_SWEEP,
+     "resamples of the paired bootstrap"},
+    {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_SWEEP, "its seed"},
+    {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL, WM_JOB_SWEEP,
+     "level of the intervals and of \"beats the full model\""},
+
+    /* how it is computed */
+    {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "tokens of a block of windows, the unit of work"},
+    {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL, WM_JOB_SWEEP,
+     "most rows that go through a layer at once when branches are stacked"},
+    {"compute.tile_rows", WM_SETTING_INT, "512", 16, 1 << 16, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "fixed height of the matrix products' tiles"},
+    {"compute.tile_vocab", WM_SETTING_INT, "4096", 16, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "width of the logits' tiles"},
+    {NULL, WM_SETTING_BOOL, NULL, ANY_RANGE, NULL, 0, NULL},
+};

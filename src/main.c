@@ -1,0 +1,247 @@
+/* Command line, MPI start and end, exit code.
+ *
+ *   wanamaker JOB [CONFIG.cfg] [key=value ...] [-n] [-v]
+ *
+ * Rank 0 reads the configuration; the others parse the resolved text it broadcasts, so that all
+ * ranks work from equal settings even where file systems differ. */
+#include "jobs.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/io/hdf5.h"
+#include "wanamaker/linalg/blas.h"
+#include "wanamaker/linalg/gemm.h"
+
+#include <hdf5.h>
+#include <mpi.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef WM_VERSION
+#define WM_VERSION "unknown"
+#endif
+#ifndef WM_COMMIT
+#define WM_COMMIT "unknown"
+#endif
+
+typedef struct {
+  const wm_job_t *job;
+  const char *config_path;
+  const char **overrides;
+  int n_overrides;
+  bool dry_run, verbose, help, version;
+} command_t;
+
+static const wm_job_t *find_job(const char *name) {
+  for (const wm_job_t *j = wm_jobs; j->name != NULL; j++)
+    if (strcmp(j->name, name) == 0)
+      return j;
+  return NULL;
+}
+
+static wm_status_t read_option(const char *arg, command_t *c, wm_error_t *err) {
+  if (strcmp(arg, "-n") == 0 || strcmp(arg, "--dry-run") == 0)
+    c->dry_run = true;
+  else if (strcmp(arg, "-v") == 0 || strcmp(arg, "--verbose") == 0)
+    c->verbose = true;
+  else if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0)
+    c->help = true;
+  else if (strcmp(arg, "--version") == 0)
+    c->version = true;
+  else
+    return wm_fail(err, WM_USAGE, "unknown option %s (see wanamaker --help)", arg);
+  return WM_OK;
+}
+
+/* `c->overrides` has room for argc pointers. */
+static wm_status_t read_command(int argc, char **argv, command_t *c, wm_error_t *err) {
+  for (int i = 1; i < argc; i++) {
+    const char *arg = argv[i];
+    wm_status_t status = WM_OK;
+    if (arg[0] == '-') {
+      status = read_option(arg, c, err);
+    } else if (c->job == NULL) {
+      c->job = find_job(arg);
+      if (c->job == NULL)
+        status = wm_fail(err, WM_USAGE, "unknown job \"%s\" (see wanamaker --help)", arg);
+    } else if (strchr(arg, '=') != NULL) {
+      c->overrides[c->n_overrides++] = arg;
+    } else if (c->config_path == NULL) {
+      c->config_path = arg;
+    } else {
+      status = wm_fail(err, WM_USAGE, "two configuration files: %s and %s", c->config_path, arg);
+    }
+    if (status != WM_OK)
+      return status;
+  }
+  if (c->job == NULL && !c->help && !c->version)
+    return wm_fail(err, WM_USAGE, "a job is missing (see wanamaker --help)");
+  return WM_OK;
+}
+
+static void print_help(const wm_job_t *job) {
+  printf("Usage: wanamaker JOB [CONFIG.cfg] [key=value ...] [-n] [-v]\n"
+         "       mpirun -n P wanamaker ...    or    srun wanamaker ...\n\n");
+  if (job != NULL) {
+    printf("%s: %s\n\nSettings (in the file or as key=value):\n", job->name, job->summary);
+    wm_config_print_help(wm_settings, job->bits, stdout);
+    return;
+  }
+  printf("Measures, layer by layer, what replacing a language model's MLPs by linear maps costs.\n"
+         "\nJobs:\n");
+  for (const wm_job_t *j = wm_jobs; j->name != NULL; j++)
+    printf("  %-10s %s\n", j->name, j->summary);
+  printf("\nOptions:\n"
+         "  -n, --dry-run   check everything and say what would be done\n"
+         "  -v, --verbose   log decisions and timings too\n"
+         "  -h, --help      this text; after a JOB: its settings\n"
+         "  --version       versions of the program, its libraries and the CPU's features\n"
+         "\nExit codes: 0 done, 2 usage or configuration, 3 bad input, 4 environment,\n"
+         "5 numerical failure, 74 no progress, 75 stopped on request (resubmit to continue)\n");
+}
+
+static const char *cpu_features(void) {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512bf16"))
+    return "AVX-512, bf16";
+  if (__builtin_cpu_supports("avx512f"))
+    return "AVX-512, no bf16";
+  if (__builtin_cpu_supports("avx2"))
+    return "AVX2";
+  return "x86-64 without AVX2";
+#else
+  return "not x86-64";
+#endif
+}
+
+static void print_version(void) {
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length;
+  MPI_Get_library_version(mpi, &length);
+  mpi[strcspn(mpi, "\n,")] = '\0';
+  unsigned major, minor, release;
+  H5get_libversion(&major, &minor, &release);
+  printf("wanamaker %s (%s)\nMPI        %s\nHDF5       %u.%u.%u\nBLAS       %s\nnetwork    %s\n"
+         "CPU        %s\n",
+         WM_VERSION, WM_COMMIT, mpi, major, minor, release, wm_blas_name(), wm_gemm_backend(),
+         cpu_features());
+}
+
+/* Reads on rank 0, hands the resolved text round, parses it elsewhere. Collective. */
+static wm_status_t share_config(const wm_comm_t *comm, const command_t *c, wm_config_t **out,
+                                wm_error_t *err) {
+  char *text = NULL;
+  int64_t bytes = 0;
+  wm_status_t status = WM_OK;
+  *out = NULL;
+  if (comm->rank == 0) {
+    status = wm_config_read(wm_settings, c->config_path, c->overrides, c->n_overrides, c->job->bits,
+                            out, err);
+    if (status == WM_OK)
+      bytes = (int64_t)strlen(wm_config_text(*out)) + 1;
+  }
+  status = wm_agree(comm->world, status, err);
+  if (status != WM_OK || comm->size == 1)
+    return status;
+  wm_broadcast(comm->world, 0, &bytes, sizeof bytes);
+  void *memory;
+  status = wm_agree(comm->world, wm_alloc(&memory, bytes, 1, "configuration", err), err);
+  if (status != WM_OK)
+    return status;
+  text = memory;
+  if (comm->rank == 0)
+    memcpy(text, wm_config_text(*out), (size_t)bytes);
+  wm_broadcast(comm->world, 0, text, bytes);
+  if (comm->rank != 0)
+    status = wm_config_parse(wm_settings, text, "configuration of rank 0", NULL, 0, c->job->bits,
+                             out, err);
+  free(text);
+  return wm_agree(comm->world, status, err);
+}
+
+/* Without OMP_NUM_THREADS the cores of a node are shared out among its ranks: the OpenMP default
+ * would start as many threads as cores in every rank. */
+static void choose_threads(const wm_comm_t *comm) {
+  if (getenv("OMP_NUM_THREADS") != NULL)
+    return;
+  int cores = wm_threads(); /* what the process is bound to */
+  long all = sysconf(_SC_NPROCESSORS_ONLN);
+  int share = (int)(all > 0 ? all : cores) / comm->node_size;
+  int threads = share < cores ? share : cores;
+  wm_set_threads(threads > 0 ? threads : 1);
+}
+
+static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t *err) {
+  wm_config_t *config = NULL;
+  wm_log_t log = {c->verbose ? WM_LOG_DEBUG : WM_LOG_INFO, comm->rank, false};
+  wm_status_t status = wm_agree(comm->world, wm_h5_check_environment(err), err);
+  if (status == WM_OK)
+    status = share_config(comm, c, &config, err);
+  if (status == WM_OK) {
+    choose_threads(comm);
+    wm_run_t run = {.comm = comm,
+                    .config = config,
+                    .log = &log,
+                    .dry_run = c->dry_run,
+                    .out = stdout,
+                    .provenance = {.version = WM_VERSION,
+                                   .commit = WM_COMMIT,
+                                   .configuration = wm_config_text(config),
+                                   .ranks = comm->size,
+                                   .threads = wm_threads(),
+                                   .backend = wm_gemm_backend(),
+                                   .start = (double)time(NULL)}};
+    wm_log(&log, WM_LOG_DEBUG, "%s: %d ranks on %d nodes, %d threads each", c->job->name,
+           comm->size, comm->node_count, run.provenance.threads);
+    status = c->job->function(&run, err);
+  }
+  wm_config_free(config);
+  return status;
+}
+
+/* Everything between MPI_Init and MPI_Finalize. */
+static wm_status_t work(int argc, char **argv, wm_error_t *err) {
+  wm_comm_t *comm;
+  wm_status_t status = wm_comm_create(MPI_COMM_WORLD, &comm, err);
+  if (status != WM_OK)
+    return status;
+  command_t command = {0};
+  void *memory = NULL;
+  status = wm_alloc(&memory, argc + 1, sizeof(char *), "arguments", err);
+  command.overrides = memory;
+  if (status == WM_OK)
+    status = read_command(argc, argv, &command, err);
+  status = wm_agree(comm->world, status, err);
+  if (status == WM_OK && (command.help || command.version)) {
+    if (comm->rank == 0 && command.version)
+      print_version();
+    else if (comm->rank == 0)
+      print_help(command.job);
+  } else if (status == WM_OK) {
+    status = run_job(comm, &command, err);
+  }
+  if (comm->rank == 0 && fflush(stdout) != 0 && status == WM_OK)
+    status = wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
+  status = wm_agree(comm->world, status, err);
+  if (status != WM_OK && comm->rank == 0)
+    fprintf(stderr, "wanamaker: %s: %s\n", wm_status_name(status), err->message);
+  free(memory);
+  wm_comm_free(comm);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  wm_h5_environment();
+  signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error that is reported */
+  signal(SIGXFSZ, SIG_IGN); /* so is the file size limit */
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  wm_error_t err = {0};
+  wm_status_t status = work(argc, argv, &err);
+  /* The first rank that exits non-zero makes mpirun end the others: all leave together. */
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+  return (int)status;
+}

@@ -1,0 +1,206 @@
+#include "wanamaker/measure/fit.h"
+
+#include "fit_internal.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/base/progress.h"
+
+#include <string.h>
+
+/* --- plan ---------------------------------------------------------------------------------------
+ */
+
+/* Width of matrix that keeps one rank of a grid busy. */
+enum { WIDTH_PER_RANK = 512 };
+
+static void choose_grid(int ranks, int64_t d, int *rows, int *columns) {
+  int64_t wanted = d / WIDTH_PER_RANK;
+  int use = (int)(wanted < 1 ? 1 : wanted < ranks ? wanted : ranks);
+  *rows = 1;
+  for (int r = 1; r * r <= use; r++)
+    if (use % r == 0)
+      *rows = r;
+  *columns = use / *rows;
+}
+
+wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
+                        const wm_fit_options_t *options, wm_fit_plan_t *out, wm_error_t *err) {
+  int64_t each = wm_gram_bytes_per_layer(arch->d_model);
+  int64_t fitting = options->gram_bytes / each;
+  if (fitting < 1)
+    return wm_fail(err, WM_USAGE,
+                   "fit.memory_gib = %.3f holds no layer's Gram matrices: one layer of width %lld "
+                   "needs %.3f GiB",
+                   (double)options->gram_bytes / 0x1p30, (long long)arch->d_model,
+                   (double)each / 0x1p30);
+  out->layers_per_pass = fitting < options->n_layers ? fitting : options->n_layers;
+  out->passes = (options->n_layers + out->layers_per_pass - 1) / out->layers_per_pass;
+  out->gram_bytes = out->layers_per_pass * each;
+  if (options->grid_rows > 0) {
+    if (options->grid_columns < 1 || options->grid_rows * options->grid_columns > comm->size)
+      return wm_fail(err, WM_USAGE, "fit.grid = [%lld, %lld] does not fit %d ranks",
+                     (long long)options->grid_rows, (long long)options->grid_columns, comm->size);
+    out->grid_rows = (int)options->grid_rows;
+    out->grid_columns = (int)options->grid_columns;
+  } else {
+    choose_grid(comm->size, arch->d_model, &out->grid_rows, &out->grid_columns);
+  }
+  out->teams = comm->size / (out->grid_rows * out->grid_columns);
+  return WM_OK;
+}
+
+/* --- pass over the text -------------------------------------------------------------------------
+ */
+
+/* Scratch of the trunk. */
+typedef struct {
+  float *h, *x, *y;
+  wm_block_t block;
+  wm_workspace_t *workspace;
+} trunk_t;
+
+static void trunk_destroy(trunk_t *t) {
+  free(t->h);
+  free(t->x);
+  free(t->y);
+  wm_block_destroy(&t->block);
+  wm_workspace_free(t->workspace);
+}
+
+static wm_status_t trunk_create(const wm_model_t *model, const wm_blocks_t *blocks, trunk_t *t,
+                                wm_error_t *err) {
+  const int64_t elements = blocks->max_rows * wm_model_arch(model)->d_model;
+  wm_status_t status;
+  void *memory;
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->h = memory;
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->x = memory;
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->y = memory;
+  WM_TRY(wm_block_create(blocks, &t->block, err));
+  WM_TRY(wm_workspace_create(model, blocks->max_rows, blocks->windows->max_length, &t->workspace,
+                             err));
+cleanup:
+  return status;
+}
+
+/* x, y <- MLP input and output of `layer`; h goes on to the next. */
+static wm_status_t trunk_layer(wm_model_t *model, int64_t layer, trunk_t *t, wm_error_t *err) {
+  const int64_t rows = t->block.rows, d = wm_model_arch(model)->d_model;
+  wm_status_t status;
+  WM_TRY(wm_model_attend(model, layer, &t->block.batch, t->h, t->x, t->workspace, err));
+  WM_TRY(wm_model_mlp(model, layer, t->x, rows, t->y, t->workspace, err));
+  wm_residual_add(t->h, t->y, rows * d);
+cleanup:
+  return status;
+}
+
+/* One block per rank through the layers up to the group's last; ranks past the end have no rows but
+ * take part in each layer's update. A failure is agreed on once a step: until then the rank goes on
+ * without rows. */
+static wm_status_t step(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *blocks,
+                        const int32_t *ids, int64_t index, wm_row_set_t set,
+                        const wm_fit_group_t *group, trunk_t *t, wm_gram_t *gram, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  bool busy = index < blocks->n;
+  if (busy) {
+    wm_block_load(blocks, ids, index, &t->block);
+    status = wm_model_embed(model, &t->block.batch, t->block.ids, t->h, err);
+  }
+  int64_t next = 0;
+  for (int64_t l = 0; l <= group->layers[group->n - 1]; l++) {
+    if (busy && status == WM_OK)
+      status = trunk_layer(model, l, t, err);
+    if (group->layers[next] != l)
+      continue;
+    int64_t rows = busy && status == WM_OK ? t->block.n_kept : 0;
+    wm_error_t late = {0};
+    wm_status_t added = wm_gram_add(gram, set, next++, t->x, t->y, t->block.kept, rows, &late);
+    if (status == WM_OK && added != WM_OK) {
+      status = added;
+      *err = late;
+    }
+  }
+  return wm_agree(comm->world, status, err);
+}
+
+static wm_status_t pass(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *blocks,
+                        const int32_t *ids, wm_row_set_t set, const wm_fit_group_t *group,
+                        wm_gram_t *gram, wm_progress_t *progress, wm_error_t *err) {
+  trunk_t t = {0};
+  int64_t done = progress->done;
+  wm_status_t status;
+  WM_TRY(wm_agree(comm->world, trunk_create(model, blocks, &t, err), err));
+  for (int64_t first = 0; first < blocks->n; first += comm->size) {
+    WM_TRY(step(comm, model, blocks, ids, first + comm->rank, set, group, &t, gram, err));
+    int64_t end = first + comm->size < blocks->n ? first + comm->size : blocks->n;
+    wm_progress_update(progress,
+                       done + blocks->windows->position_offset[blocks->first_window[end]]);
+  }
+cleanup:
+  trunk_destroy(&t);
+  return status;
+}
+
+/* --- the whole fit ------------------------------------------------------------------------------
+ */
+
+static wm_status_t fit_group(const wm_fit_t *fit, const wm_fit_group_t *group, wm_gram_t *gram,
+                             wm_progress_t *progress, wm_error_t *err) {
+  wm_status_t status;
+  wm_gram_reset(gram);
+  WM_TRY(
+      pass(fit->comm, fit->model, fit->fit, fit->fit_ids, WM_ROWS_FIT, group, gram, progress, err));
+  if (fit->heldout != NULL)
+    WM_TRY(pass(fit->comm, fit->model, fit->heldout, fit->heldout_ids, WM_ROWS_HELDOUT, group, gram,
+                progress, err));
+  wm_gram_finish(gram);
+  WM_TRY(wm_fit_solve_group(fit, group, gram, err));
+cleanup:
+  return status;
+}
+
+static int64_t rows_to_publish(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
+  int64_t rows = fit->max_rows;
+  return heldout != NULL && heldout->max_rows > rows ? heldout->max_rows : rows;
+}
+
+wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *fit,
+                              const int32_t *fit_ids, const wm_blocks_t *heldout,
+                              const int32_t *heldout_ids, const wm_fit_options_t *options,
+                              wm_h5_t *file, const wm_log_t *log, wm_fit_summary_t *summaries,
+                              wm_error_t *err) {
+  wm_fit_t f = {.comm = comm,
+                .model = model,
+                .fit = fit,
+                .fit_ids = fit_ids,
+                .heldout = heldout,
+                .heldout_ids = heldout_ids,
+                .options = options,
+                .file = file,
+                .summaries = summaries,
+                .team = MPI_COMM_NULL};
+  wm_gram_t *gram = NULL;
+  wm_status_t status;
+  WM_TRY(
+      wm_agree(comm->world, wm_fit_plan(comm, wm_model_arch(model), options, &f.plan, err), err));
+  WM_TRY(wm_fit_solver_create(&f, err));
+  WM_TRY(wm_gram_create(comm, wm_model_arch(model)->d_model, f.plan.layers_per_pass,
+                        rows_to_publish(fit, heldout), &gram, err));
+  int64_t tokens = fit->windows->n_positions + (heldout ? heldout->windows->n_positions : 0);
+  wm_progress_t progress;
+  wm_progress_start(&progress, log, "fit", "tokens", tokens * f.plan.passes);
+  for (int64_t first = 0; first < options->n_layers; first += f.plan.layers_per_pass) {
+    int64_t left = options->n_layers - first;
+    wm_fit_group_t group = {.first = first,
+                            .n = left < f.plan.layers_per_pass ? left : f.plan.layers_per_pass,
+                            .layers = options->layers + first};
+    WM_TRY(fit_group(&f, &group, gram, &progress, err));
+  }
+  WM_TRY(wm_fit_write_tables(&f, err));
+  wm_progress_finish(&progress);
+cleanup:
+  wm_gram_free(gram);
+  wm_fit_solver_destroy(&f);
+  return status;
+}

@@ -1,0 +1,203 @@
+#include "wanamaker/measure/surrogates.h"
+
+#include "wanamaker/base/hash.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/io/hdf5.h"
+#include "wanamaker/par/shared.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+struct wm_surrogates {
+  int64_t n, d, n_layers;
+  int64_t *layers;   /* [n] */
+  int64_t *index_of; /* [n_layers], -1: none */
+  double *r2, *r2_heldout;
+  wm_shared_t memory; /* [n, d, d] weights, then [n, d] biases, float32 */
+  wm_linear_t **linear;
+  uint64_t fingerprint;
+};
+
+static float *weight_at(const wm_surrogates_t *s, int64_t i) {
+  return (float *)s->memory.data + i * s->d * s->d;
+}
+
+static float *bias_at(const wm_surrogates_t *s, int64_t i) {
+  return (float *)s->memory.data + s->n * s->d * s->d + i * s->d;
+}
+
+static wm_status_t check_shape(wm_h5_t *file, int64_t n_layers, int64_t d, int64_t *n,
+                               wm_error_t *err) {
+  int64_t dims[3];
+  wm_status_t status = wm_h5_dims(file, "/weight", 3, dims, err);
+  if (status != WM_OK)
+    return status;
+  if (dims[1] != d || dims[2] != d || dims[0] > n_layers)
+    return wm_fail(err, WM_INPUT,
+                   "%s: /weight is [%lld, %lld, %lld], but the model has %lld layers of width %lld",
+                   wm_h5_path(file), (long long)dims[0], (long long)dims[1], (long long)dims[2],
+                   (long long)n_layers, (long long)d);
+  *n = dims[0];
+  int64_t expected[2] = {dims[0], d};
+  status = wm_h5_dims(file, "/bias", 2, dims, err);
+  if (status == WM_OK && (dims[0] != expected[0] || dims[1] != expected[1]))
+    status = wm_fail(err, WM_INPUT, "%s: /bias does not fit /weight", wm_h5_path(file));
+  return status;
+}
+
+/* Small arrays, read in whole by every rank. */
+static wm_status_t read_table(wm_surrogates_t *s, wm_h5_t *file, wm_error_t *err) {
+  int64_t zero[1] = {0}, dims[1];
+  wm_status_t status;
+  static const char *const names[] = {"/layers", "/fit/r2", "/fit/r2_heldout"};
+  for (int i = 0; i < 3; i++) {
+    WM_TRY(wm_h5_dims(file, names[i], 1, dims, err));
+    if (dims[0] != s->n)
+      return wm_fail(err, WM_INPUT, "%s: %s has %lld entries, expected %lld", wm_h5_path(file),
+                     names[i], (long long)dims[0], (long long)s->n);
+  }
+  WM_TRY(wm_h5_read(file, "/layers", H5T_NATIVE_INT64, zero, &s->n, s->layers, err));
+  WM_TRY(wm_h5_read(file, "/fit/r2", H5T_NATIVE_DOUBLE, zero, &s->n, s->r2, err));
+  WM_TRY(wm_h5_read(file, "/fit/r2_heldout", H5T_NATIVE_DOUBLE, zero, &s->n, s->r2_heldout, err));
+  for (int64_t l = 0; l < s->n_layers; l++)
+    s->index_of[l] = -1;
+  for (int64_t i = 0; i < s->n; i++) {
+    if (s->layers[i] < 0 || s->layers[i] >= s->n_layers || s->index_of[s->layers[i]] >= 0)
+      return wm_fail(err, WM_INPUT, "%s: /layers[%lld] = %lld is repeated or out of range",
+                     wm_h5_path(file), (long long)i, (long long)s->layers[i]);
+    s->index_of[s->layers[i]] = i;
+  }
+cleanup:
+  return status;
+}
+
+/* Rank r of a node reads surrogates r, r + size, ...; every rank takes part in every read. */
+static wm_status_t read_weights(wm_surrogates_t *s, const wm_comm_t *comm, wm_h5_t *file,
+                                wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  int64_t size = comm->node_size, rounds = (s->n + size - 1) / size;
+  MPI_Allreduce(MPI_IN_PLACE, &rounds, 1, MPI_INT64_T, MPI_MAX, comm->world);
+  for (int64_t round = 0; round < rounds; round++) {
+    int64_t i = round * size + comm->node_rank;
+    int64_t mine = i < s->n, at = mine ? i : 0;
+    int64_t offset[3] = {at, 0, 0}, count[3] = {mine, s->d, s->d};
+    float *weight = weight_at(s, at), *bias = bias_at(s, at);
+    WM_TRY(wm_h5_read(file, "/weight", H5T_NATIVE_FLOAT, offset, count, weight, err));
+    WM_TRY(wm_h5_read(file, "/bias", H5T_NATIVE_FLOAT, offset, count, bias, err));
+  }
+  wm_shared_sync(&s->memory);
+cleanup:
+  return status;
+}
+
+static wm_status_t check_finite(const wm_surrogates_t *s, const char *path, wm_error_t *err) {
+  const float *values = s->memory.data;
+  for (int64_t i = 0; i < s->n * s->d * (s->d + 1); i++)
+    if (!isfinite(values[i]))
+      return wm_fail(err, WM_INPUT, "%s: a weight is not finite in float32 (element %lld)", path,
+                     (long long)i);
+  return WM_OK;
+}
+
+static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *err) {
+  for (int64_t i = 0; i < s->n; i++) {
+    wm_status_t status =
+        wm_linear_create(&s->linear[i], s->d, s->d, weight_at(s, i), WM_WEIGHT_IN_OUT,
+                         bias_at(s, i), WM_ACT_NONE, tile_rows, err);
+    if (status != WM_OK)
+      return status;
+  }
+  return WM_OK;
+}
+
+static wm_status_t allocate(int64_t n, int64_t n_layers, int64_t d, wm_surrogates_t **out,
+                            wm_error_t *err) {
+  void *memory;
+  wm_status_t status;
+  WM_TRY(wm_alloc(&memory, 1, sizeof(wm_surrogates_t), "surrogates", err));
+  wm_surrogates_t *s = *out = memory;
+  *s = (wm_surrogates_t){.n = n, .d = d, .n_layers = n_layers};
+  WM_TRY(wm_alloc(&memory, n, sizeof(int64_t), "surrogates", err));
+  s->layers = memory;
+  WM_TRY(wm_alloc(&memory, n_layers, sizeof(int64_t), "surrogates", err));
+  s->index_of = memory;
+  WM_TRY(wm_alloc(&memory, n, sizeof(double), "surrogates", err));
+  s->r2 = memory;
+  WM_TRY(wm_alloc(&memory, n, sizeof(double), "surrogates", err));
+  s->r2_heldout = memory;
+  WM_TRY(wm_alloc(&memory, n, sizeof(wm_linear_t *), "surrogates", err));
+  s->linear = memory;
+cleanup:
+  return status;
+}
+
+wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t n_layers, int64_t d,
+                               int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err) {
+  wm_h5_t *file = NULL;
+  wm_surrogates_t *s = NULL;
+  int64_t n;
+  *out = NULL;
+  wm_status_t status = wm_h5_open(comm->world, path, &file, err);
+  if (status != WM_OK)
+    return status;
+  WM_TRY(wm_agree(comm->world, check_shape(file, n_layers, d, &n, err), err));
+  WM_TRY(wm_agree(comm->world, allocate(n, n_layers, d, &s, err), err));
+  WM_TRY(wm_agree(comm->world, read_table(s, file, err), err));
+  status = wm_shared_create(comm, n * d * (d + 1) * (int64_t)sizeof(float), "surrogates",
+                            &s->memory, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(read_weights(s, comm, file, err));
+  WM_TRY(wm_agree(comm->world, check_finite(s, path, err), err));
+  WM_TRY(wm_agree(comm->world, prepare(s, tile_rows, err), err));
+  s->fingerprint = wm_hash(s->memory.data, (size_t)s->memory.bytes, (uint64_t)n);
+  *out = s;
+  s = NULL;
+cleanup:
+  wm_surrogates_close(s);
+  wm_h5_close(file);
+  return status;
+}
+
+void wm_surrogates_close(wm_surrogates_t *s) {
+  if (s == NULL)
+    return;
+  for (int64_t i = 0; i < s->n && s->linear != NULL; i++)
+    wm_linear_free(s->linear[i]);
+  wm_shared_destroy(&s->memory);
+  free(s->linear);
+  free(s->r2_heldout);
+  free(s->r2);
+  free(s->index_of);
+  free(s->layers);
+  free(s);
+}
+
+const int64_t *wm_surrogates_layers(const wm_surrogates_t *s, int64_t *count) {
+  *count = s->n;
+  return s->layers;
+}
+
+bool wm_surrogates_has(const wm_surrogates_t *s, int64_t layer) {
+  return layer >= 0 && layer < s->n_layers && s->index_of[layer] >= 0;
+}
+
+double wm_surrogates_r2(const wm_surrogates_t *s, int64_t layer) {
+  assert(wm_surrogates_has(s, layer));
+  return s->r2[s->index_of[layer]];
+}
+
+double wm_surrogates_r2_heldout(const wm_surrogates_t *s, int64_t layer) {
+  assert(wm_surrogates_has(s, layer));
+  return s->r2_heldout[s->index_of[layer]];
+}
+
+uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *s) {
+  return s->fingerprint;
+}
+
+wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const float *x,
+                                int64_t rows, float *y, wm_error_t *err) {
+  assert(wm_surrogates_has(s, layer));
+  return wm_linear_apply(s->linear[s->index_of[layer]], x, rows, y, err);
+}
