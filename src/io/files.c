@@ -137,8 +137,12 @@ static wm_status_t sync_parent(const char *path, wm_error_t *err) {
   return status;
 }
 
+wm_status_t wm_file_sync(const char *path, wm_error_t *err) {
+  return sync_path(path, O_RDONLY, err);
+}
+
 wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err) {
-  wm_status_t status = sync_path(from, O_RDONLY, err);
+  wm_status_t status = wm_file_sync(from, err);
   if (status != WM_OK)
     return status;
   if (rename(from, to) != 0)

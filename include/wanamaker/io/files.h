@@ -21,6 +21,8 @@ bool wm_file_exists(const char *path);
 /* Makes `path` and its parents (0777 less umask) and proves it writable by making and removing a
  * file in it: WM_ENVIRONMENT otherwise. */
 wm_status_t wm_directory_ready(const char *path, wm_error_t *err);
+/* fsync of a file: WM_ENVIRONMENT when it fails. */
+wm_status_t wm_file_sync(const char *path, wm_error_t *err);
 /* fsync of the file, rename to `to`, fsync of the directory. */
 wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err);
 /* Whole text of a file, terminated; free(). At most `limit` bytes: longer is WM_INPUT. */

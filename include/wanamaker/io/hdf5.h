@@ -6,6 +6,20 @@
  * communicator before it returns.
  *
  * Paths inside a file are absolute ("/rows/first_token"); groups on the way are made as needed.
+ * Files carry no times of their own: equal contents, made by the same calls, are equal bytes for
+ * any number of ranks.
+ *
+ * Checksum. Every dataset has a string attribute "checksum", 16 hexadecimal digits. Let element k
+ * (counted row-major from 0 over the whole dataset) have s bytes, as stored in the file; they are
+ * cut into W = ceil(s / 8) words of 8 bytes, the last one filled up with zero bytes, read as
+ * little-endian integers w[k, j], j = 0 .. W-1. Then, modulo 2^64,
+ *
+ *     checksum = sum over k, j of mix((k W + j + 1) * 0x9e3779b97f4a7c15 XOR w[k, j])
+ *     mix(x):  x ^= x >> 30;  x *= 0xbf58476d1ce4e5b9;
+ *              x ^= x >> 27;  x *= 0x94d049bb133111eb;  x ^= x >> 31
+ *
+ * A sum over elements depends neither on how the ranks share them out nor on the order of the
+ * writes, and can be taken from the whole array by anyone.
  */
 #ifndef WANAMAKER_IO_HDF5_H
 #define WANAMAKER_IO_HDF5_H
@@ -30,10 +44,16 @@ wm_status_t wm_h5_check_environment(wm_error_t *err);
 wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err);
 
 /* Collective. Opens `path` for reading; a missing file is WM_INPUT. Also refuses a file whose root
- * attribute "complete" is not 1. */
+ * attribute "complete" is not 1. The data are not verified: see wm_h5_verify. In both cases `comm`
+ * is borrowed until the file is closed. */
 wm_status_t wm_h5_open(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err);
 
-/* Collective. Sets "complete" = 1, flushes, verifies, closes, syncs and renames. The object is gone
+/* Collective. Reads every dataset that has a "checksum" and compares: WM_INPUT naming the dataset
+ * that differs. For files that must be trusted after a crash (checkpoints, parts). */
+wm_status_t wm_h5_verify(wm_h5_t *file, wm_error_t *err);
+
+/* Collective. Sets the checksums and "complete" = 1, flushes, closes, verifies, syncs and renames.
+ * Every element of every dataset must have been written exactly once. The object is gone
  * afterwards, whatever the result; on failure so is the temporary file, and an older file under the
  * final name is untouched. */
 wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err);
@@ -64,18 +84,22 @@ bool wm_h5_has_attribute(wm_h5_t *file, const char *object, const char *name);
 enum { WM_H5_MAX_DIMS = 4 };
 
 /* Collective. Creates a dataset of HDF5 type `type` (a file type such as H5T_IEEE_F32LE or a
- * compound), contiguous, without fill. The "description" attribute says what it holds, with shape
- * and units. */
+ * compound, which is packed; nothing of variable length), contiguous, without fill. The
+ * "description" attribute says what it holds, with shape and units. 1 <= n_dims <= WM_H5_MAX_DIMS;
+ * a dimension may be 0. */
 wm_status_t wm_h5_dataset(wm_h5_t *file, const char *path, hid_t type, int n_dims,
                           const int64_t *dims, const char *description, wm_error_t *err);
 
 /* Collective. Writes the hyperslab [offset, offset + count) from `data` (memory type `type`,
  * row-major, packed); a rank with nothing passes a count of 0 in any dimension. Slabs of different
- * ranks may not overlap. Cut into calls of at most 1 GiB. Contributes to the dataset's checksum. */
+ * ranks or calls may not overlap. Cut into calls of at most 1 GiB. Contributes to the dataset's
+ * checksum. Only for datasets that wm_h5_dataset made since wm_h5_create. */
 wm_status_t wm_h5_write(wm_h5_t *file, const char *path, hid_t type, const int64_t *offset,
                         const int64_t *count, const void *data, wm_error_t *err);
 
-/* Collective. Reads a hyperslab likewise. */
+/* Collective. Reads a hyperslab likewise; slabs may overlap. WM_INPUT when the dataset is absent,
+ * has another number of dimensions or is too small, or when its elements would not fit `type`
+ * (another class, or an integer that is wider or of another sign; floats may be rounded). */
 wm_status_t wm_h5_read(wm_h5_t *file, const char *path, hid_t type, const int64_t *offset,
                        const int64_t *count, void *data, wm_error_t *err);
 
