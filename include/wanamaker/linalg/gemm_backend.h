@@ -1,0 +1,29 @@
+/* What gemm.h needs from a library of matrix products; implemented once by gemm_onednn.c and once
+ * by gemm_cblas.c, of which the build takes one. Private to linalg. */
+#ifndef WANAMAKER_LINALG_GEMM_BACKEND_H
+#define WANAMAKER_LINALG_GEMM_BACKEND_H
+
+#include "wanamaker/base/status.h"
+#include "wanamaker/linalg/gemm.h"
+
+#include <stdint.h>
+
+/* One product of fixed shape: Y[rows, out] = X[rows, in] W, W as in wm_linear_create. */
+typedef struct wm_gemm_plan wm_gemm_plan_t;
+
+/* The height of a tile is a multiple of this. OpenBLAS's kernels treat the rows that are left over
+ * from their register blocks (of at most 16) with another order of sums, so that a row's bits would
+ * depend on where it stands; full blocks leave none over. oneDNN does not mind. */
+enum { WM_GEMM_ROW_BLOCK = 16 };
+
+/* `weight` is borrowed. On failure *out is NULL. Not collective. */
+wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
+                                const float *weight, wm_weight_layout_t layout, wm_error_t *err);
+/* NULL is allowed. */
+void wm_gemm_plan_free(wm_gemm_plan_t *plan);
+
+/* With all threads of the process; one caller at a time per plan. Row r of Y depends, bit for bit,
+ * on row r of X alone (and on the number of threads). */
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err);
+
+#endif

@@ -1,0 +1,78 @@
+/* Matrix products by CBLAS, where oneDNN is not at hand. */
+#ifndef WM_GEMM_ONEDNN
+
+#include "wanamaker/base/mem.h"
+#include "wanamaker/linalg/gemm.h"
+#include "wanamaker/linalg/gemm_backend.h"
+#include "wanamaker/par/comm.h"
+
+#include <cblas.h>
+#include <omp.h>
+
+struct wm_gemm_plan {
+  int rows, in, out;
+  const float *weight; /* borrowed */
+  wm_weight_layout_t layout;
+};
+
+wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
+                                const float *weight, wm_weight_layout_t layout, wm_error_t *err) {
+  *out = NULL;
+  void *memory = NULL;
+  wm_status_t status;
+  WM_TRY(wm_alloc(&memory, 1, sizeof(wm_gemm_plan_t), "a matrix product", err));
+  wm_gemm_plan_t *p = memory;
+  WM_TRY(wm_to_int(rows, "rows of a matrix product", &p->rows, err));
+  WM_TRY(wm_to_int(in, "inputs of a matrix product", &p->in, err));
+  WM_TRY(wm_to_int(out_width, "outputs of a matrix product", &p->out, err));
+  p->weight = weight;
+  p->layout = layout;
+  *out = p;
+  return WM_OK;
+cleanup:
+  free(memory);
+  return status;
+}
+
+void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
+  free(plan);
+}
+
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
+  (void)err;
+  int transposed = plan->layout == WM_WEIGHT_OUT_IN;
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, transposed ? CblasTrans : CblasNoTrans, plan->rows,
+              plan->out, plan->in, 1.0f, x, plan->in, plan->weight,
+              transposed ? plan->in : plan->out, 0.0f, y, plan->out);
+  return WM_OK;
+}
+
+static CBLAS_TRANSPOSE transpose_flag(char trans) {
+  return trans == 'T' ? CblasTrans : CblasNoTrans;
+}
+
+wm_status_t wm_sgemm_serial(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                            float beta, float *c, int64_t ldc, wm_error_t *err) {
+  int shape[6];
+  const int64_t wide[6] = {m, n, k, lda, ldb, ldc};
+  for (int i = 0; i < 6; i++) {
+    wm_status_t status = wm_to_int(wide[i], "a size of a matrix product", &shape[i], err);
+    if (status != WM_OK)
+      return status;
+  }
+  /* OpenBLAS built with OpenMP stays on the calling thread inside a parallel region; outside one
+   * it asks for the calling thread's limit, which is not that of any other thread. */
+  int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  cblas_sgemm(CblasRowMajor, transpose_flag(trans_a), transpose_flag(trans_b), shape[0], shape[1],
+              shape[2], alpha, a, shape[3], b, shape[4], beta, c, shape[5]);
+  omp_set_num_threads(threads);
+  return WM_OK;
+}
+
+const char *wm_gemm_backend(void) {
+  return "CBLAS";
+}
+
+#endif

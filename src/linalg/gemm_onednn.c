@@ -1,0 +1,201 @@
+/* Matrix products by oneDNN (2.x and 3.x: the C interface of the matmul primitive changed).
+ *
+ * Weights stored [out, in] go through a matmul primitive. Weights stored [in, out] go through
+ * dnnl_sgemm: the primitive's kernel reads such weights in place and, for widths that are no power
+ * of two but a multiple of a page (3072 of GPT-2), loses half its speed to cache-set conflicts,
+ * while sgemm copies them into its own panels. Both compute a row of the result from that row of X
+ * alone in an order that the shape decides (tested bit for bit).
+ *
+ * Every plan has its own engine and stream: on a CPU an engine holds no resources, oneDNN's cache
+ * of compiled primitives is shared between them, and so no global object is needed.
+ */
+#ifdef WM_GEMM_ONEDNN
+
+#include "wanamaker/base/mem.h"
+#include "wanamaker/linalg/gemm.h"
+#include "wanamaker/linalg/gemm_backend.h"
+
+#include <dnnl.h>
+#include <omp.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef dnnl_memory_desc_t memory_desc_t; /* already a pointer */
+#else
+typedef dnnl_memory_desc_t *memory_desc_t;
+#endif
+
+struct wm_gemm_plan {
+  int64_t rows, in, out;
+  const float *weight; /* borrowed */
+  wm_weight_layout_t layout;
+  /* only for weights stored [out, in]: */
+  dnnl_engine_t engine;
+  dnnl_stream_t stream;
+  dnnl_primitive_t primitive;
+  dnnl_memory_t x, w, y;
+};
+
+static const char *dnnl_status_name(dnnl_status_t s) {
+  switch (s) {
+  case dnnl_success:
+    return "success";
+  case dnnl_out_of_memory:
+    return "out of memory";
+  case dnnl_invalid_arguments:
+    return "invalid arguments";
+  case dnnl_unimplemented:
+    return "unimplemented";
+  case dnnl_runtime_error:
+    return "runtime error";
+  default:
+    return "unknown status";
+  }
+}
+
+/* The check of this library: leaves for `cleanup` with a message when `call` fails. */
+#define DNNL_TRY(call)                                                                             \
+  do {                                                                                             \
+    dnnl_status_t dnnl_status_ = (call);                                                           \
+    if (dnnl_status_ != dnnl_success) {                                                            \
+      status = wm_fail(err, WM_ENVIRONMENT, "oneDNN: %s: %s (%d)", #call,                          \
+                       dnnl_status_name(dnnl_status_), (int)dnnl_status_);                         \
+      goto cleanup;                                                                                \
+    }                                                                                              \
+  } while (0)
+
+/* A float32 matrix [rows, cols]; `tag` is dnnl_ab (row-major) or dnnl_ba (column-major). */
+static dnnl_status_t describe(memory_desc_t *out, int64_t rows, int64_t cols,
+                              dnnl_format_tag_t tag) {
+  dnnl_dims_t dims = {rows, cols};
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl_memory_desc_create_with_tag(out, 2, dims, dnnl_f32, tag);
+#else
+  *out = malloc(sizeof **out);
+  return *out == NULL ? dnnl_out_of_memory
+                      : dnnl_memory_desc_init_by_tag(*out, 2, dims, dnnl_f32, tag);
+#endif
+}
+
+static void forget(memory_desc_t desc) {
+  if (desc == NULL)
+    return;
+#if DNNL_VERSION_MAJOR >= 3
+  dnnl_memory_desc_destroy(desc);
+#else
+  free(desc);
+#endif
+}
+
+static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
+                                      memory_desc_t x, memory_desc_t w, memory_desc_t y) {
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl_matmul_primitive_desc_create(out, engine, x, w, NULL, y, NULL);
+#else
+  dnnl_matmul_desc_t operation;
+  dnnl_status_t s = dnnl_matmul_desc_init(&operation, x, w, NULL, y);
+  return s != dnnl_success ? s : dnnl_primitive_desc_create(out, &operation, NULL, engine, NULL);
+#endif
+}
+
+static wm_status_t create_matmul(wm_gemm_plan_t *p, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  memory_desc_t x = NULL, w = NULL, y = NULL;
+  dnnl_primitive_desc_t desc = NULL;
+  DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
+  DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
+  DNNL_TRY(describe(&x, p->rows, p->in, dnnl_ab));
+  DNNL_TRY(describe(&w, p->in, p->out, dnnl_ba));
+  DNNL_TRY(describe(&y, p->rows, p->out, dnnl_ab));
+  DNNL_TRY(describe_product(&desc, p->engine, x, w, y));
+  DNNL_TRY(dnnl_primitive_create(&p->primitive, desc));
+  DNNL_TRY(dnnl_memory_create(&p->x, x, p->engine, DNNL_MEMORY_NONE));
+  DNNL_TRY(dnnl_memory_create(&p->w, w, p->engine, (void *)p->weight)); /* read only */
+  DNNL_TRY(dnnl_memory_create(&p->y, y, p->engine, DNNL_MEMORY_NONE));
+cleanup:
+  if (desc != NULL)
+    dnnl_primitive_desc_destroy(desc);
+  forget(x);
+  forget(w);
+  forget(y);
+  return status;
+}
+
+wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
+                                const float *weight, wm_weight_layout_t layout, wm_error_t *err) {
+  *out = NULL;
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_gemm_plan_t), "a matrix product", err);
+  if (status != WM_OK)
+    return status;
+  wm_gemm_plan_t *p = memory;
+  p->rows = rows;
+  p->in = in;
+  p->out = out_width;
+  p->weight = weight;
+  p->layout = layout;
+  if (layout == WM_WEIGHT_OUT_IN)
+    status = create_matmul(p, err);
+  if (status != WM_OK) {
+    wm_gemm_plan_free(p);
+    return status;
+  }
+  *out = p;
+  return WM_OK;
+}
+
+void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
+  if (plan == NULL)
+    return;
+  const dnnl_memory_t memories[] = {plan->x, plan->w, plan->y};
+  for (int i = 0; i < 3; i++)
+    if (memories[i] != NULL)
+      dnnl_memory_destroy(memories[i]);
+  if (plan->primitive != NULL)
+    dnnl_primitive_destroy(plan->primitive);
+  if (plan->stream != NULL)
+    dnnl_stream_destroy(plan->stream);
+  if (plan->engine != NULL)
+    dnnl_engine_destroy(plan->engine);
+  free(plan);
+}
+
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  if (plan->layout == WM_WEIGHT_IN_OUT) {
+    DNNL_TRY(dnnl_sgemm('N', 'N', plan->rows, plan->out, plan->in, 1.0f, x, plan->in, plan->weight,
+                        plan->out, 0.0f, y, plan->out));
+    return WM_OK;
+  }
+  DNNL_TRY(dnnl_memory_set_data_handle(plan->x, (void *)x));
+  DNNL_TRY(dnnl_memory_set_data_handle(plan->y, y));
+  const dnnl_exec_arg_t args[] = {
+      {DNNL_ARG_SRC, plan->x}, {DNNL_ARG_WEIGHTS, plan->w}, {DNNL_ARG_DST, plan->y}};
+  DNNL_TRY(dnnl_primitive_execute(plan->primitive, plan->stream, 3, args));
+  DNNL_TRY(dnnl_stream_wait(plan->stream));
+cleanup:
+  return status;
+}
+
+wm_status_t wm_sgemm_serial(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,
+                            float alpha, const float *a, int64_t lda, const float *b, int64_t ldb,
+                            float beta, float *c, int64_t ldc, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  /* oneDNN stays on the calling thread inside a parallel region; outside one it asks for the
+   * calling thread's limit, which is not that of any other thread. */
+  int threads = omp_get_max_threads();
+  omp_set_num_threads(1);
+  DNNL_TRY(dnnl_sgemm(trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc));
+cleanup:
+  omp_set_num_threads(threads);
+  return status;
+}
+
+#define TEXT_(x) #x
+#define TEXT(x) TEXT_(x)
+
+const char *wm_gemm_backend(void) {
+  return "oneDNN " TEXT(DNNL_VERSION_MAJOR) "." TEXT(DNNL_VERSION_MINOR) "." TEXT(
+      DNNL_VERSION_PATCH);
+}
+
+#endif

@@ -1,0 +1,272 @@
+/* Dense layers and small products against plain loops, and the promise that a row's bits depend on
+ * that row alone. */
+#include "wanamaker/base/rng.h"
+#include "wanamaker/linalg/gemm.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <dirent.h>
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+static float *random_array(int64_t n, uint64_t stream) {
+  float *x = malloc((size_t)(n + 1) * sizeof *x);
+  assert_non_null(x);
+  const wm_rng_t rng = {20, stream};
+  for (int64_t i = 0; i < n; i++)
+    x[i] = (float)wm_rng_normal(rng, (uint64_t)i);
+  return x;
+}
+
+static wm_linear_t *make_layer(int64_t in, int64_t out, const float *w, wm_weight_layout_t layout,
+                               const float *bias, wm_activation_t act, int64_t tile) {
+  wm_error_t err = {0};
+  wm_linear_t *layer;
+  if (wm_linear_create(&layer, in, out, w, layout, bias, act, tile, &err) != WM_OK)
+    fail_msg("%s", err.message);
+  return layer;
+}
+
+static void apply(wm_linear_t *layer, const float *x, int64_t rows, float *y) {
+  wm_error_t err = {0};
+  if (wm_linear_apply(layer, x, rows, y, &err) != WM_OK)
+    fail_msg("%s", err.message);
+}
+
+/* |fl(x'w) - x'w| <= in eps |x|'|w| for any order of the sums (eps = 2^-24, so FLT_EPSILON leaves a
+ * factor of two for the bias and the rounding of the result). Activations have slopes below 1.2. */
+static double row_bound(const float *x, const float *w, int64_t in, int64_t stride, double bias) {
+  double sum = fabs(bias);
+  for (int64_t i = 0; i < in; i++)
+    sum += fabs((double)x[i] * (double)w[i * stride]);
+  return 1.2 * (double)(in + 8) * FLT_EPSILON * sum;
+}
+
+static void compare(int64_t rows, int64_t in, int64_t out, wm_weight_layout_t layout, bool biased,
+                    wm_activation_t act) {
+  float *x = random_array(rows * in, 1), *w = random_array(in * out, 2);
+  float *bias = random_array(out, 3), *y = random_array(rows * out, 4);
+  float *expected = random_array(rows * out, 5);
+  wm_linear_t *layer = make_layer(in, out, w, layout, biased ? bias : NULL, act, 64);
+  y[rows * out] = 12345; /* nothing beyond the last row may be written */
+  apply(layer, x, rows, y);
+  assert_true(y[rows * out] == 12345);
+  wm_linear_apply_reference(x, rows, in, out, w, layout, biased ? bias : NULL, act, expected);
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t o = 0; o < out; o++) {
+      bool plain = layout == WM_WEIGHT_IN_OUT;
+      double bound = row_bound(x + r * in, w + (plain ? o : o * in), in, plain ? out : 1,
+                               biased ? (double)bias[o] : 0);
+      double difference = fabs((double)y[r * out + o] - (double)expected[r * out + o]);
+      if (!(difference <= bound))
+        fail_msg("rows %d in %d out %d layout %d act %d: [%d, %d] differs by %g, bound %g",
+                 (int)rows, (int)in, (int)out, (int)layout, (int)act, (int)r, (int)o, difference,
+                 bound);
+    }
+  wm_linear_free(layer);
+  free(x);
+  free(w);
+  free(bias);
+  free(y);
+  free(expected);
+}
+
+static void test_linear_against_reference(void **state) {
+  (void)state;
+  const int64_t ins[] = {1, 3, 17, 48, 65}, outs[] = {1, 5, 33, 100};
+  const int64_t rows[] = {0, 1, 2, 63, 64, 65, 200};
+  for (int i = 0; i < 5; i++)
+    for (int o = 0; o < 4; o++)
+      for (int r = 0; r < 7; r++)
+        for (int layout = 0; layout < 2; layout++)
+          for (int biased = 0; biased < 2; biased++)
+            compare(rows[r], ins[i], outs[o], (wm_weight_layout_t)layout, biased,
+                    (r + o) % 2 ? WM_ACT_GELU : WM_ACT_NONE);
+}
+
+static void test_every_activation(void **state) {
+  (void)state;
+  for (int act = 0; act < WM_ACT_COUNT; act++)
+    if (act != WM_ACT_RELU2 && act != WM_ACT_LAPLACE) /* steeper than row_bound allows */
+      compare(70, 48, 33, WM_WEIGHT_IN_OUT, true, (wm_activation_t)act);
+}
+
+/* One row at each place of a tile, among equal and among other rows, gives the same bits. */
+static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t tile) {
+  int64_t rows = 2 * tile + 3;
+  float *w = random_array(in * out, 2), *bias = random_array(out, 3), *row = random_array(in, 6);
+  float *x = random_array(rows * in, 1), *y = random_array(rows * out, 4);
+  float *first = random_array(out, 5);
+  wm_linear_t *layer = make_layer(in, out, w, layout, bias, WM_ACT_GELU, tile);
+  apply(layer, row, 1, first);
+  for (int64_t r = 0; r < rows; r++)
+    memcpy(x + r * in, row, (size_t)in * sizeof *x);
+  apply(layer, x, rows, y);
+  for (int64_t r = 0; r < rows; r++)
+    assert_memory_equal(first, y + r * out, (size_t)out * sizeof *y);
+  for (int64_t r = 0; r<rows; r += tile> 64 ? 37 : 5) {
+    for (int64_t i = 0; i < rows * in; i++)
+      x[i] = i / in == r ? row[i % in] : (float)((i + r) % 13) * 1e3f - 5e3f;
+    apply(layer, x, rows, y);
+    assert_memory_equal(first, y + r * out, (size_t)out * sizeof *y);
+  }
+  wm_linear_free(layer);
+  free(w);
+  free(bias);
+  free(row);
+  free(x);
+  free(y);
+  free(first);
+}
+
+static void test_rows_are_independent(void **state) {
+  (void)state;
+  const int64_t shapes[][2] = {{1, 1}, {3, 5}, {17, 33}, {48, 5}, {65, 100}, {256, 96}, {768, 384}};
+  const int64_t tiles[] = {1, 13, 64, 100};
+  for (int threads = 1; threads <= 2; threads++) {
+    omp_set_num_threads(threads);
+    for (int s = 0; s < 7; s++)
+      for (int t = 0; t < 4; t++)
+        for (int layout = 0; layout < 2; layout++)
+          check_places(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, tiles[t]);
+    check_places(384, 1536, WM_WEIGHT_IN_OUT, 512);
+    check_places(384, 1536, WM_WEIGHT_OUT_IN, 512);
+  }
+  omp_set_num_threads(1);
+}
+
+static void test_nan_stays_in_its_row(void **state) {
+  (void)state;
+  enum { ROWS = 70, IN = 48, OUT = 33, BAD = 37 };
+  float *x = random_array(ROWS * IN, 1), *w = random_array(IN * OUT, 2);
+  float *y = random_array(ROWS * OUT, 4);
+  x[BAD * IN + 5] = NAN;
+  for (int layout = 0; layout < 2; layout++) {
+    wm_linear_t *layer = make_layer(IN, OUT, w, (wm_weight_layout_t)layout, NULL, WM_ACT_RELU, 64);
+    apply(layer, x, ROWS, y);
+    for (int i = 0; i < ROWS * OUT; i++)
+      assert_true(isnan(y[i]) == (i / OUT == BAD));
+    wm_linear_free(layer);
+  }
+  free(x);
+  free(w);
+  free(y);
+}
+
+/* op(A) op(B) with leading dimensions beyond the widths; the padding stays untouched. */
+static void check_sgemm(char ta, char tb, int m, int n, int k, float beta) {
+  int lda = (ta == 'N' ? k : m) + 3, ldb = (tb == 'N' ? n : k) + 5, ldc = n + 2;
+  int64_t a_size = (int64_t)lda * (ta == 'N' ? m : k), b_size = (int64_t)ldb * (tb == 'N' ? k : n);
+  float *a = random_array(a_size, 7), *b = random_array(b_size, 8);
+  float *c = random_array((int64_t)m * ldc, 9), *before = random_array((int64_t)m * ldc, 9);
+  wm_error_t err = {0};
+  assert_int_equal(WM_OK,
+                   wm_sgemm_serial(ta, tb, m, n, k, 0.125f, a, lda, b, ldb, beta, c, ldc, &err));
+  for (int i = 0; i < m; i++)
+    for (int j = 0; j < ldc; j++) {
+      double old = (double)before[i * ldc + j], sum = 0, size = 0;
+      if (j >= n) {
+        assert_true((double)c[i * ldc + j] == old);
+        continue;
+      }
+      for (int l = 0; l < k; l++) {
+        double term = (double)(ta == 'N' ? a[i * lda + l] : a[l * lda + i]) *
+                      (double)(tb == 'N' ? b[l * ldb + j] : b[j * ldb + l]);
+        sum += term;
+        size += fabs(term);
+      }
+      double expected = 0.125 * sum + (double)beta * old;
+      double bound = (k + 4) * FLT_EPSILON * (0.125 * size + fabs((double)beta * old));
+      assert_true(fabs((double)c[i * ldc + j] - expected) <= bound);
+    }
+  free(a);
+  free(b);
+  free(c);
+  free(before);
+}
+
+static void test_sgemm_serial(void **state) {
+  (void)state;
+  const int shapes[][3] = {{1, 1, 1}, {5, 7, 3}, {64, 64, 64}, {64, 200, 48}, {33, 65, 129}};
+  for (int s = 0; s < 5; s++)
+    for (int t = 0; t < 4; t++)
+      for (int b = 0; b < 2; b++)
+        check_sgemm(t & 1 ? 'T' : 'N', t & 2 ? 'T' : 'N', shapes[s][0], shapes[s][1], shapes[s][2],
+                    b ? 0.5f : 0);
+}
+
+static int thread_count(void) {
+  DIR *tasks = opendir("/proc/self/task");
+  if (tasks == NULL)
+    return -1;
+  int count = 0;
+  while (readdir(tasks) != NULL)
+    count++;
+  closedir(tasks);
+  return count;
+}
+
+/* Must run before anything else has started a team of threads. */
+static void test_sgemm_serial_starts_no_threads(void **state) {
+  (void)state;
+  int before = thread_count();
+  omp_set_num_threads(4);
+  check_sgemm('N', 'N', 512, 512, 256, 0);
+  assert_int_equal(thread_count(), before);
+  omp_set_num_threads(1);
+}
+
+/* The same bits outside and inside a parallel region, on each thread, at any number of threads. */
+static void test_sgemm_serial_in_parallel(void **state) {
+  (void)state;
+  enum { M = 64, N = 512, K = 64, LD = 3 * 768, CALLS = 8 };
+  float *a = random_array(M * LD, 7), *b = random_array(N * LD, 8);
+  float *alone = random_array(M * N, 9), *c = random_array((int64_t)CALLS * M * N, 10);
+  wm_error_t err = {0};
+  assert_int_equal(WM_OK, wm_sgemm_serial('N', 'T', M, N, K, 1, a, LD, b, LD, 0, alone, N, &err));
+  for (int threads = 1; threads <= 4; threads++) {
+    omp_set_num_threads(threads);
+    int failures = 0, limit = 0;
+#pragma omp parallel for reduction(+ : failures) reduction(max : limit)
+    for (int i = 0; i < CALLS; i++) {
+      wm_error_t own = {0};
+      failures +=
+          wm_sgemm_serial('N', 'T', M, N, K, 1, a, LD, b, LD, 0, c + i * M * N, N, &own) != WM_OK;
+      limit = omp_get_max_threads();
+    }
+    assert_int_equal(failures, 0);
+    assert_int_equal(limit, threads); /* the thread's own limit is given back */
+    for (int i = 0; i < CALLS; i++)
+      assert_memory_equal(alone, c + i * M * N, M * N * sizeof *c);
+    assert_int_equal(omp_get_max_threads(), threads);
+    assert_int_equal(WM_OK, wm_sgemm_serial('N', 'T', M, N, K, 1, a, LD, b, LD, 0, c, N, &err));
+    assert_memory_equal(alone, c, M * N * sizeof *c);
+  }
+  omp_set_num_threads(1);
+  free(a);
+  free(b);
+  free(alone);
+  free(c);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_sgemm_serial_starts_no_threads),
+      cmocka_unit_test(test_linear_against_reference),
+      cmocka_unit_test(test_every_activation),
+      cmocka_unit_test(test_rows_are_independent),
+      cmocka_unit_test(test_nan_stays_in_its_row),
+      cmocka_unit_test(test_sgemm_serial),
+      cmocka_unit_test(test_sgemm_serial_in_parallel),
+  };
+  print_message("backend: %s\n", wm_gemm_backend());
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
