@@ -102,11 +102,11 @@ wm_status_t wm_unit_sums_add(wm_unit_sums_t *sums, int64_t variant, const char *
                              wm_error_t *err) {
   assert(variant >= 0 && variant < sums->n_variants);
   wm_status_t status = check_finite(name, nll, sums->n_tokens, err);
-  if (status != WM_OK)
-    return status;
   double *column = sums->excess + variant;
   for (int64_t u = 0; u < sums->n_units; u++)
-    column[u * sums->n_variants] = 0;
+    column[u * sums->n_variants] = status == WM_OK ? 0 : NAN;
+  if (status != WM_OK)
+    return status;
   return sum_by_unit(nll, full, units, sums->n_tokens, sums->n_units, sums->n_variants, column,
                      err);
 }
@@ -257,7 +257,7 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *s, const wm_bootstrap_t *
     wm_effect_t *e = &effects[v];
     *e = (wm_effect_t){.perplexity = exp((full + excess) / N), .delta = percent(excess, N)};
     e->low = e->high = e->p_better = e->p_worse = e->p_two_sided = NAN;
-    if (s->n_occupied < 2)
+    if (s->n_occupied < 2 || isnan(e->delta))
       continue;
     memcpy(memory, delta + v * b->resamples, (size_t)b->resamples * sizeof(double));
     judge(memory, b->resamples, b->confidence, e);

@@ -342,6 +342,28 @@ static void not_finite(void **state) {
   wm_unit_sums_destroy(&sums);
 }
 
+/* A variant that failed is NaN throughout and leaves the family of tests. */
+static void failed_variant(void **state) {
+  (void)state;
+  const float full[] = {1, 2, 3, 4}, bad[] = {1, 2, 3, NAN}, worse[] = {1.5F, 2.5F, 3.25F, 4.5F};
+  const int32_t units[] = {0, 0, 1, 1};
+  wm_unit_sums_t sums;
+  wm_error_t err = {0};
+  wm_bootstrap_t b = {.resamples = 99, .seed = 1, .confidence = 0.95};
+  double delta[2 * 99];
+  wm_effect_t e[2];
+  assert_int_equal(wm_unit_sums_create(full, units, 4, 2, 2, &sums, &err), WM_OK);
+  assert_int_equal(wm_unit_sums_add(&sums, 0, "bad", bad, full, units, &err), WM_NUMERICAL);
+  assert_int_equal(wm_unit_sums_add(&sums, 1, "worse", worse, full, units, &err), WM_OK);
+  assert_int_equal(wm_bootstrap_run(&sums, &b, 0, 99, delta, &err), WM_OK);
+  assert_int_equal(wm_bootstrap_effects(&sums, &b, delta, e, &err), WM_OK);
+  assert_true(isnan(e[0].perplexity) && isnan(e[0].delta) && isnan(e[0].low));
+  assert_true(isnan(e[0].p_better) && isnan(e[0].p_two_sided) && isnan(e[0].p_holm));
+  assert_true(isnan(e[0].p_bh) && !e[0].beats_full);
+  expect_close(e[1].p_holm, 0.02, 1e-15, "a family of one");
+  wm_unit_sums_destroy(&sums);
+}
+
 static void sums_are_compensated(void **state) {
   (void)state;
   const float x[] = {1e20F, 1, -1e20F}, uniform[] = {1.3862944F, 1.3862944F};
@@ -400,6 +422,7 @@ int main(void) {
       cmocka_unit_test(resamples_bound_what_can_be_claimed),
       cmocka_unit_test(one_unit),
       cmocka_unit_test(not_finite),
+      cmocka_unit_test(failed_variant),
       cmocka_unit_test(sums_are_compensated),
       cmocka_unit_test(quantiles),
       cmocka_unit_test(adjusting),

@@ -48,7 +48,8 @@ wm_status_t wm_unit_sums_create(const float *full, const int32_t *units, int64_t
                                 wm_error_t *err);
 /* Fills column `variant` of `excess` from nll[n_tokens]; the same arrays as before. A variant at a
  * time, so that the [V, N] array need not be in memory. NLLs that are not finite: WM_NUMERICAL as
- * above, `name` is what the message calls the variant. */
+ * above, `name` is what the message calls the variant; its column is then NaN and so will be its
+ * effect, while the other variants go on without it. */
 wm_status_t wm_unit_sums_add(wm_unit_sums_t *sums, int64_t variant, const char *name,
                              const float *nll, const float *full, const int32_t *units,
                              wm_error_t *err);
@@ -70,8 +71,9 @@ wm_bootstrap_t wm_bootstrap_default(void);
 wm_status_t wm_bootstrap_run(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
                              int64_t begin, int64_t end, double *delta, wm_error_t *err);
 
-/* What a variant costs. Without a defined interval (fewer than two units) interval and p-values are
- * NaN and beats_full is false. */
+/* What a variant costs. With fewer than two units the interval is not defined: interval and
+ * p-values are NaN and beats_full is false. Of a variant with losses that are not finite, all
+ * numbers are NaN. What is NaN is no member of the family that the p-values are adjusted over. */
 typedef struct {
   double perplexity;
   double delta;        /* percent, of the data themselves */
