@@ -32,6 +32,10 @@ typedef struct {
 /* Not collective. Reads dir/config.json. */
 wm_status_t wm_arch_read(const char *dir, wm_arch_t *out, wm_error_t *err);
 
+/* Not collective. Names, separated by ", ", of the keys of dir/config.json that are neither
+ * understood nor known to change no number; *out is a heap string, empty when there are none. */
+wm_status_t wm_arch_unknown_keys(const char *dir, char **out, wm_error_t *err);
+
 /* "GPT-2" or "GPT-NeoX". */
 const char *wm_family_name(wm_family_t family);
 

@@ -1,0 +1,115 @@
+/* The parts of a GPT block that the families share. */
+#include "family.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+wm_status_t wm_block_declare_tokens(wm_model_t *model, const char *embedding, const char *head,
+                                    wm_error_t *err) {
+  int64_t v = model->arch.vocab_size, d = model->arch.d_model;
+  if (model->arch.tied_head)
+    return wm_weights_want(&model->weights, &model->head, v, d, err, "%s", embedding);
+  wm_status_t status = wm_weights_want_rows(&model->weights, &model->tokens, v, d, err, embedding);
+  if (status != WM_OK)
+    return status;
+  return wm_weights_want(&model->weights, &model->head, v, d, err, "%s", head);
+}
+
+wm_status_t wm_block_declare_dense(wm_model_t *model, wm_dense_t *dense, wm_dense_t shape,
+                                   bool bias, wm_error_t *err, const char *name, ...) {
+  char text[WM_WANT_NAME];
+  va_list args;
+  va_start(args, name);
+  vsnprintf(text, sizeof text, name, args);
+  va_end(args);
+  *dense = shape;
+  bool transposed = shape.layout == WM_WEIGHT_OUT_IN;
+  wm_status_t status =
+      wm_weights_want(&model->weights, &dense->weight, transposed ? shape.out : shape.in,
+                      transposed ? shape.in : shape.out, err, "%s.weight", text);
+  if (status == WM_OK && bias)
+    status = wm_weights_want(&model->weights, &dense->bias, shape.out, 0, err, "%s.bias", text);
+  return status;
+}
+
+wm_status_t wm_block_declare_norm(wm_model_t *model, wm_norm_t *norm, wm_error_t *err,
+                                  const char *name, ...) {
+  char text[WM_WANT_NAME];
+  va_list args;
+  va_start(args, name);
+  vsnprintf(text, sizeof text, name, args);
+  va_end(args);
+  int64_t d = model->arch.d_model;
+  *norm = (wm_norm_t){.width = d, .eps = model->arch.layer_norm_eps};
+  wm_status_t status = wm_weights_want(&model->weights, &norm->gamma, d, 0, err, "%s.weight", text);
+  if (status == WM_OK)
+    status = wm_weights_want(&model->weights, &norm->beta, d, 0, err, "%s.bias", text);
+  return status;
+}
+
+static wm_status_t create_linear(wm_dense_t *d, int64_t tile_rows, wm_error_t *err) {
+  return wm_linear_create(&d->linear, d->in, d->out, d->weight, d->layout, d->bias, d->activation,
+                          tile_rows, err);
+}
+
+wm_status_t wm_block_create_linears(wm_model_t *model, wm_layer_t *layer, wm_error_t *err) {
+  int64_t tile_rows = model->options.tile_rows;
+  wm_status_t status;
+  WM_TRY(create_linear(&layer->qkv, tile_rows, err));
+  WM_TRY(create_linear(&layer->project, tile_rows, err));
+  WM_TRY(create_linear(&layer->up, tile_rows, err));
+  WM_TRY(create_linear(&layer->down, tile_rows, err));
+cleanup:
+  return status;
+}
+
+void wm_block_free_linears(wm_layer_t *layer) {
+  wm_linear_free(layer->qkv.linear);
+  wm_linear_free(layer->project.linear);
+  wm_linear_free(layer->up.linear);
+  wm_linear_free(layer->down.linear);
+}
+
+/* Place of every row in its sequence. */
+static void number_rows(const wm_batch_t *batch, int32_t *positions) {
+  for (int64_t s = 0; s < batch->n_sequences; s++)
+    for (int64_t row = batch->starts[s]; row < batch->starts[s + 1]; row++)
+      positions[row] = (int32_t)(row - batch->starts[s]);
+}
+
+wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_t *batch,
+                               const float *h, wm_workspace_t *ws, wm_error_t *err) {
+  wm_layer_t *l = &model->layers[layer];
+  const wm_qkv_layout_t layout = model->family->qkv_layout(&model->arch);
+  int64_t rows = batch->starts[batch->n_sequences];
+  assert(batch->starts[0] == 0 && rows <= ws->max_rows);
+  wm_norm_apply(&l->attention_norm, h, NULL, rows, ws->normed);
+  wm_status_t status;
+  WM_TRY(wm_linear_apply(l->qkv.linear, ws->normed, rows, ws->qkv, err));
+  if (model->rotary.dims > 0) {
+    number_rows(batch, ws->positions);
+    wm_rotary_apply(&model->rotary, &layout, ws->positions, rows, ws->qkv);
+  }
+  int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, ws->blocks);
+  WM_TRY(wm_attention_apply(&layout, ws->qkv, ws->blocks, n_blocks,
+                            model->family->score_scale(&model->arch, layer), ws->max_length,
+                            ws->scores, ws->normed, err));
+  WM_TRY(wm_linear_apply(l->project.linear, ws->normed, rows, ws->qkv, err));
+cleanup:
+  return status;
+}
+
+wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
+                         wm_workspace_t *ws, wm_error_t *err) {
+  wm_layer_t *l = &model->layers[layer];
+  int64_t d = model->arch.d_model, tile = model->options.tile_rows;
+  wm_status_t status = WM_OK;
+  for (int64_t first = 0; first < rows; first += tile) {
+    int64_t n = rows - first < tile ? rows - first : tile;
+    WM_TRY(wm_linear_apply(l->up.linear, x + first * d, n, ws->hidden, err));
+    WM_TRY(wm_linear_apply(l->down.linear, ws->hidden, n, y + first * d, err));
+  }
+cleanup:
+  return status;
+}

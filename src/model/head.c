@@ -1,0 +1,93 @@
+/* The language-model head: final norm once per row, then logits in tiles of rows x vocabulary. */
+#include "family.h"
+#include "wanamaker/base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+static int64_t tile_width(const wm_model_t *m, int64_t tile) {
+  int64_t rest = m->arch.vocab_size - tile * m->options.tile_vocab;
+  return rest < m->options.tile_vocab ? rest : m->options.tile_vocab;
+}
+
+/* Fills ws->rows with the next rows that have a target, and ws->targets with it. */
+static int64_t gather_targets(const int32_t *targets, int64_t rows, int64_t tile_rows,
+                              int64_t *next, wm_workspace_t *ws) {
+  int64_t n = 0;
+  for (; *next < rows && n < tile_rows; (*next)++)
+    if (targets[*next] >= 0) {
+      ws->rows[n] = *next;
+      ws->targets[n++] = targets[*next];
+    }
+  return n;
+}
+
+static wm_status_t check_targets(const wm_model_t *m, const int32_t *targets, int64_t rows,
+                                 wm_error_t *err) {
+  for (int64_t i = 0; i < rows; i++)
+    if (targets[i] >= m->arch.vocab_size)
+      return wm_fail(err, WM_INPUT, "target %lld is token %d, but the model has %lld tokens",
+                     (long long)i, (int)targets[i], (long long)m->arch.vocab_size);
+  return WM_OK;
+}
+
+wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
+                         double *nll, wm_workspace_t *ws, wm_error_t *err) {
+  wm_status_t status;
+  int64_t next = 0, n;
+  WM_TRY(check_targets(model, targets, rows, err));
+  while ((n = gather_targets(targets, rows, model->options.tile_rows, &next, ws)) > 0) {
+    wm_norm_apply(&model->final_norm, h, ws->rows, n, ws->final);
+    wm_log_sum_init(ws->log_sums, n);
+    for (int64_t t = 0; t < model->n_head_tiles; t++) {
+      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, n, ws->logits, err));
+      wm_log_sum_add(ws->log_sums, ws->logits, n, t * model->options.tile_vocab,
+                     tile_width(model, t), ws->targets);
+    }
+    for (int64_t i = 0; i < n; i++)
+      nll[ws->rows[i]] = wm_log_sum_nll(&ws->log_sums[i]);
+  }
+cleanup:
+  return status;
+}
+
+wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, float *logits,
+                            wm_workspace_t *ws, wm_error_t *err) {
+  int64_t d = model->arch.d_model, v = model->arch.vocab_size, tile = model->options.tile_rows;
+  wm_status_t status = WM_OK;
+  for (int64_t first = 0; first < rows; first += tile) {
+    int64_t n = rows - first < tile ? rows - first : tile;
+    wm_norm_apply(&model->final_norm, h + first * d, NULL, n, ws->final);
+    for (int64_t t = 0; t < model->n_head_tiles; t++) {
+      int64_t width = tile_width(model, t);
+      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, n, ws->logits, err));
+      for (int64_t i = 0; i < n; i++)
+        memcpy(logits + (first + i) * v + t * model->options.tile_vocab, ws->logits + i * width,
+               (size_t)width * sizeof *logits);
+    }
+  }
+cleanup:
+  return status;
+}
+
+wm_status_t wm_head_create(wm_model_t *model, wm_error_t *err) {
+  int64_t width = model->options.tile_vocab, d = model->arch.d_model;
+  int64_t count = (model->arch.vocab_size + width - 1) / width;
+  void *memory;
+  wm_status_t status;
+  WM_TRY(wm_alloc(&memory, count, sizeof(wm_linear_t *), "tiles of the head", err));
+  model->head_tiles = memory;
+  model->n_head_tiles = count;
+  for (int64_t t = 0; t < count; t++)
+    WM_TRY(wm_linear_create(&model->head_tiles[t], d, tile_width(model, t),
+                            model->head + t * width * d, WM_WEIGHT_OUT_IN, NULL, WM_ACT_NONE,
+                            model->options.tile_rows, err));
+cleanup:
+  return status;
+}
+
+void wm_head_free(wm_model_t *model) {
+  for (int64_t t = 0; t < model->n_head_tiles; t++)
+    wm_linear_free(model->head_tiles[t]);
+  free(model->head_tiles);
+}

@@ -1,0 +1,72 @@
+/* Finding a model's tensors in its files, checking them, and making them float32 once per node.
+ *
+ * A family lists the tensors that it wants; wm_weights_resolve then finds them under their names
+ * with or without the family's prefix, refuses missing, wrongly shaped, surplus and non-finite
+ * ones, and sets the pointers: into the mapped file for aligned float32, else into one window of
+ * node-shared memory that the node's ranks fill together.
+ */
+#ifndef WANAMAKER_SRC_MODEL_WEIGHTS_H
+#define WANAMAKER_SRC_MODEL_WEIGHTS_H
+
+#include "wanamaker/io/safetensors.h"
+#include "wanamaker/par/comm.h"
+#include "wanamaker/par/shared.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A matrix whose rows are converted when they are looked up, for embeddings. */
+typedef struct {
+  wm_dtype_t dtype;
+  const char *data;
+  int64_t width;
+} wm_rows_t;
+
+enum { WM_WANT_NAME = 96 };
+
+typedef struct {
+  char name[WM_WANT_NAME]; /* without prefix */
+  int n_dims;
+  int64_t shape[2];
+  const float **slot; /* where the pointer goes, or */
+  wm_rows_t *rows;    /* a matrix that stays in the file's type */
+  const wm_tensor_t *tensor;
+  int64_t offset; /* in the window, in floats; -1 when the file's data are used */
+} wm_want_t;
+
+typedef struct {
+  wm_tensors_t *tensors;
+  wm_want_t *wants;
+  int64_t count, capacity;
+  wm_shared_t window;
+  int64_t window_floats;
+} wm_weights_t;
+
+/* What a family's files are like. */
+typedef struct {
+  const char *family;         /* for messages */
+  const char *prefix;         /* "transformer." */
+  const char *const *buffers; /* tensors to be ignored, "#" standing for a number; NULL ends */
+  const char *copy, *copy_original; /* `copy` may be there if it equals copy_original; or NULL */
+} wm_weights_rules_t;
+
+/* Not collective. */
+wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *err);
+/* Collective over the node. Harmless on a zeroed object. */
+void wm_weights_close(wm_weights_t *weights);
+
+/* Wants a vector [n0] (n1 = 0) or a matrix [n0, n1] row-major. */
+wm_status_t wm_weights_want(wm_weights_t *weights, const float **slot, int64_t n0, int64_t n1,
+                            wm_error_t *err, const char *name, ...)
+    __attribute__((format(printf, 6, 7)));
+wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, int64_t n0, int64_t n1,
+                                 wm_error_t *err, const char *name);
+
+/* Collective over comm->world, after all wants. */
+wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
+                               const wm_weights_rules_t *rules, wm_error_t *err);
+
+/* Elements of all wanted tensors. */
+int64_t wm_weights_elements(const wm_weights_t *weights);
+
+#endif
