@@ -6,7 +6,7 @@
  *   /rows/flags        [R] uint8     WM_ROW_* bits
  * Root attributes: encoding ("documents": every row encoded alone; "stream": rows joined by "\n"
  * and encoded at once; "ids": an array was given), corpus, corpus_fingerprint,
- * tokenizer_fingerprint (hexadecimal), vocab_size, replaced (ill-formed UTF-8), and provenance.
+ * tokenizer_fingerprint (hexadecimal), vocab_size, replaced (ill-formed UTF-8), configuration.
  */
 #ifndef WANAMAKER_IO_TOKENS_H
 #define WANAMAKER_IO_TOKENS_H
@@ -39,11 +39,13 @@ typedef struct {
 /* Collective over comm->world. Writes and publishes `path` from all ranks' shards; the bytes of the
  * file are the same for any number of ranks (so it carries no date, rank count or host). A row's
  * first token may lie beyond the shard's last one (its tokens begin in the next shard): then
- * row_first_token = n_tokens. An empty corpus is WM_INPUT. */
+ * row_first_token = n_tokens. A corpus without tokens is WM_INPUT, as is an id outside of the
+ * vocabulary. */
 wm_status_t wm_tokens_write(const wm_comm_t *comm, const char *path, const wm_token_shard_t *shard,
                             const wm_tokens_info_t *info, wm_error_t *err);
 
-/* Collective. Reads `path` into node-shared memory, once per node. */
+/* Collective. Reads `path` into node-shared memory, once per node, and verifies its checksums, rows
+ * and ids. */
 wm_status_t wm_tokens_open(const wm_comm_t *comm, const char *path, wm_tokens_t **out,
                            wm_error_t *err);
 /* Collective. */
