@@ -1,9 +1,13 @@
-/* The parts of a GPT block that the families share. */
+/* The parts of a GPT block that the families share.
+ *
+ * Matrix products get whole tiles of rows, padded here: a wm_linear_t that is given a part of a
+ * tile keeps buffers of its own for it, which for all layers would be gigabytes. */
 #include "family.h"
 
 #include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 wm_status_t wm_block_declare_tokens(wm_model_t *model, const char *embedding, const char *head,
                                     wm_error_t *err) {
@@ -78,6 +82,12 @@ static void number_rows(const wm_batch_t *batch, int32_t *positions) {
       positions[row] = (int32_t)(row - batch->starts[s]);
 }
 
+int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
+  int64_t tile = model->options.tile_rows, padded = (rows + tile - 1) / tile * tile;
+  memset(x + rows * width, 0, (size_t)((padded - rows) * width) * sizeof *x);
+  return padded;
+}
+
 wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_t *batch,
                                const float *h, wm_workspace_t *ws, wm_error_t *err) {
   wm_layer_t *l = &model->layers[layer];
@@ -85,8 +95,9 @@ wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_
   int64_t rows = batch->starts[batch->n_sequences];
   assert(batch->starts[0] == 0 && rows <= ws->max_rows);
   wm_norm_apply(&l->attention_norm, h, NULL, rows, ws->normed);
+  int64_t padded = wm_block_pad(model, ws->normed, rows, model->arch.d_model);
   wm_status_t status;
-  WM_TRY(wm_linear_apply(l->qkv.linear, ws->normed, rows, ws->qkv, err));
+  WM_TRY(wm_linear_apply(l->qkv.linear, ws->normed, padded, ws->qkv, err));
   if (model->rotary.dims > 0) {
     number_rows(batch, ws->positions);
     wm_rotary_apply(&model->rotary, &layout, ws->positions, rows, ws->qkv);
@@ -95,20 +106,32 @@ wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_
   WM_TRY(wm_attention_apply(&layout, ws->qkv, ws->blocks, n_blocks,
                             model->family->score_scale(&model->arch, layer), ws->max_length,
                             ws->scores, ws->normed, err));
-  WM_TRY(wm_linear_apply(l->project.linear, ws->normed, rows, ws->qkv, err));
+  WM_TRY(wm_linear_apply(l->project.linear, ws->normed, padded, ws->qkv, err));
 cleanup:
   return status;
+}
+
+/* One full tile. */
+static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, float *y,
+                            wm_workspace_t *ws, wm_error_t *err) {
+  int64_t tile = model->options.tile_rows;
+  wm_status_t status = wm_linear_apply(l->up.linear, x, tile, ws->hidden, err);
+  return status != WM_OK ? status : wm_linear_apply(l->down.linear, ws->hidden, tile, y, err);
 }
 
 wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *ws, wm_error_t *err) {
   wm_layer_t *l = &model->layers[layer];
   int64_t d = model->arch.d_model, tile = model->options.tile_rows;
+  int64_t whole = rows / tile * tile, rest = rows - whole;
   wm_status_t status = WM_OK;
-  for (int64_t first = 0; first < rows; first += tile) {
-    int64_t n = rows - first < tile ? rows - first : tile;
-    WM_TRY(wm_linear_apply(l->up.linear, x + first * d, n, ws->hidden, err));
-    WM_TRY(wm_linear_apply(l->down.linear, ws->hidden, n, y + first * d, err));
+  for (int64_t first = 0; first < whole; first += tile)
+    WM_TRY(mlp_tile(model, l, x + first * d, y + first * d, ws, err));
+  if (rest > 0) {
+    memcpy(ws->final, x + whole * d, (size_t)(rest * d) * sizeof *x);
+    wm_block_pad(model, ws->final, rest, d);
+    WM_TRY(mlp_tile(model, l, ws->final, ws->normed, ws, err));
+    memcpy(y + whole * d, ws->normed, (size_t)(rest * d) * sizeof *y);
   }
 cleanup:
   return status;

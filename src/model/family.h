@@ -57,7 +57,7 @@ struct wm_model {
   uint64_t fingerprint;
 };
 
-/* Scratch memory; sizes in workspace.c. */
+/* Scratch memory; sizes in workspace.c. max_rows is a multiple of tile_rows. */
 struct wm_workspace {
   int64_t max_rows, max_length;
   float *qkv;               /* [max_rows, 3 D] */
@@ -76,6 +76,8 @@ struct wm_workspace {
 
 /* block.c: what the families share. */
 
+/* Zeroes the rows of x[rows, width] up to a whole tile; returns their padded number. */
+int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width);
 /* workspace->qkv, as [rows, D] <- attention over LN(h), after its projection. */
 wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_t *batch,
                                const float *h, wm_workspace_t *workspace, wm_error_t *err);

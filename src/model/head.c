@@ -38,9 +38,11 @@ wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const 
   WM_TRY(check_targets(model, targets, rows, err));
   while ((n = gather_targets(targets, rows, model->options.tile_rows, &next, ws)) > 0) {
     wm_norm_apply(&model->final_norm, h, ws->rows, n, ws->final);
+    wm_block_pad(model, ws->final, n, model->arch.d_model);
     wm_log_sum_init(ws->log_sums, n);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
-      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, n, ws->logits, err));
+      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, model->options.tile_rows, ws->logits,
+                             err));
       wm_log_sum_add(ws->log_sums, ws->logits, n, t * model->options.tile_vocab,
                      tile_width(model, t), ws->targets);
     }
@@ -58,9 +60,10 @@ wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, flo
   for (int64_t first = 0; first < rows; first += tile) {
     int64_t n = rows - first < tile ? rows - first : tile;
     wm_norm_apply(&model->final_norm, h + first * d, NULL, n, ws->final);
+    wm_block_pad(model, ws->final, n, d);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
       int64_t width = tile_width(model, t);
-      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, n, ws->logits, err));
+      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, tile, ws->logits, err));
       for (int64_t i = 0; i < n; i++)
         memcpy(logits + (first + i) * v + t * model->options.tile_vocab, ws->logits + i * width,
                (size_t)width * sizeof *logits);

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Tiles of a multiple of this height are what linalg's backends take as they are. */
+enum { ROW_BLOCK = 12 };
+
 static const wm_family_ops_t *const families[] = {
     [WM_FAMILY_GPT2] = &wm_gpt2, [WM_FAMILY_GPT_NEOX] = &wm_gpt_neox};
 
@@ -103,6 +106,7 @@ wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model
   m->comm = comm;
   m->log = log;
   m->options = *options;
+  m->options.tile_rows = (options->tile_rows + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
   status = load(m, dir, err);
   if (status != WM_OK) {
     wm_model_close(m);

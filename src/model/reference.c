@@ -15,9 +15,8 @@ void wm_reference_norm(const wm_norm_t *norm, const double *x, int64_t rows, dou
     for (int64_t j = 0; j < d; j++)
       variance += (x[i * d + j] - mean) * (x[i * d + j] - mean) / (double)d;
     for (int64_t j = 0; j < d; j++)
-      out[i * d + j] =
-          (double)norm->gamma[j] * (x[i * d + j] - mean) / sqrt(variance + norm->eps) +
-          (double)norm->beta[j];
+      out[i * d + j] = (double)norm->gamma[j] * (x[i * d + j] - mean) / sqrt(variance + norm->eps) +
+                       (double)norm->beta[j];
   }
 }
 
@@ -42,8 +41,8 @@ static double dot(const double *a, const double *b, int64_t n) {
   return sum;
 }
 
-void wm_reference_attention(const wm_qkv_layout_t *l, const double *qkv, int64_t rows,
-                            double scale, double *out) {
+void wm_reference_attention(const wm_qkv_layout_t *l, const double *qkv, int64_t rows, double scale,
+                            double *out) {
   for (int64_t h = 0; h < l->n_heads; h++)
     for (int64_t t = 0; t < rows; t++) {
       const double *base = qkv + h * l->head_stride;
@@ -80,9 +79,9 @@ static void dense(const wm_dense_t *d, const double *x, int64_t rows, double *ou
     for (int64_t o = 0; o < d->out; o++) {
       double sum = d->bias != NULL ? (double)d->bias[o] : 0;
       for (int64_t k = 0; k < d->in; k++)
-        sum += x[i * d->in + k] * (double)(d->layout == WM_WEIGHT_IN_OUT
-                                               ? d->weight[k * d->out + o]
-                                               : d->weight[o * d->in + k]);
+        sum +=
+            x[i * d->in + k] * (double)(d->layout == WM_WEIGHT_IN_OUT ? d->weight[k * d->out + o]
+                                                                      : d->weight[o * d->in + k]);
       out[i * d->out + o] = wm_activation_reference(d->activation, sum);
     }
 }

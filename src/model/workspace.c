@@ -37,8 +37,14 @@ static int64_t list_parts(const wm_model_t *model, wm_workspace_t *ws, part_t *p
   return total;
 }
 
+/* At least one tile: the MLP's last tile needs it. */
+static int64_t whole_tiles(const wm_model_t *model, int64_t rows) {
+  int64_t tile = model->options.tile_rows;
+  return rows > 0 ? (rows + tile - 1) / tile * tile : tile;
+}
+
 int64_t wm_workspace_bytes(const wm_model_t *model, int64_t max_rows, int64_t max_length) {
-  wm_workspace_t ws = {.max_rows = max_rows, .max_length = max_length};
+  wm_workspace_t ws = {.max_rows = whole_tiles(model, max_rows), .max_length = max_length};
   part_t parts[N_PARTS];
   return list_parts(model, &ws, parts);
 }
@@ -52,7 +58,7 @@ wm_status_t wm_workspace_create(const wm_model_t *model, int64_t max_rows, int64
   if (status != WM_OK)
     return status;
   wm_workspace_t *ws = memory;
-  ws->max_rows = max_rows;
+  ws->max_rows = whole_tiles(model, max_rows);
   ws->max_length = max_length;
   part_t parts[N_PARTS];
   int64_t total = list_parts(model, ws, parts);
