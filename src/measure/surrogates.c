@@ -136,7 +136,7 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
                                int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err) {
   wm_h5_t *file = NULL;
   wm_surrogates_t *s = NULL;
-  int64_t n;
+  int64_t n = 0;
   *out = NULL;
   wm_status_t status = wm_h5_open(comm->world, path, &file, err);
   if (status != WM_OK)

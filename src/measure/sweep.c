@@ -186,7 +186,7 @@ static wm_status_t sum_units(wm_sweep_t *s, wm_unit_sums_t *sums, bool *bad, wm_
   wm_status_t status =
       wm_unit_sums_create(nll_of(s, 0), s->units, n, s->n_units, s->variants->n - 1, sums, err);
   if (status != WM_OK)
-    return wm_error_prefix(err, "full model");
+    return status;
   for (int64_t v = 1; v < s->variants->n; v++) {
     char label[128];
     wm_variants_label(s->variants, v, label, sizeof label);
@@ -281,6 +281,46 @@ wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
   WM_TRY(statistics(out, &options->bootstrap, err));
 cleanup:
   schedule_destroy(&schedule);
+  return status;
+}
+
+/* Rank r of a node reads rows r, r + size, ... of the losses; all take part in every read. */
+static wm_status_t read_losses(wm_sweep_t *s, wm_h5_t *file, wm_error_t *err) {
+  int64_t dims[2], n = s->blocks->windows->n_predicted, size = s->comm->node_size;
+  wm_status_t status = wm_h5_dims(file, "/nll", 2, dims, err);
+  if (status == WM_OK && (dims[0] != s->variants->n || dims[1] != n))
+    status =
+        wm_fail(err, WM_INPUT, "%s: /nll is [%lld, %lld], expected [%lld, %lld]", wm_h5_path(file),
+                (long long)dims[0], (long long)dims[1], (long long)s->variants->n, (long long)n);
+  int64_t rounds = (s->variants->n + size - 1) / size;
+  MPI_Allreduce(MPI_IN_PLACE, &rounds, 1, MPI_INT64_T, MPI_MAX, s->comm->world);
+  for (int64_t i = 0; i < rounds && status == WM_OK; i++) {
+    int64_t row = i * size + s->comm->node_rank, mine = row < s->variants->n;
+    int64_t offset[2] = {mine ? row : 0, 0}, count[2] = {mine, n};
+    status = wm_h5_read(file, "/nll", H5T_NATIVE_FLOAT, offset, count,
+                        (float *)s->nll.data + offset[0] * n, err);
+  }
+  wm_shared_sync(&s->nll);
+  return status;
+}
+
+wm_status_t wm_sweep_read(const wm_comm_t *comm, const char *path, const wm_model_t *model,
+                          const wm_variants_t *variants, const wm_blocks_t *blocks,
+                          const wm_sweep_options_t *options, wm_sweep_t *out, wm_error_t *err) {
+  *out = (wm_sweep_t){.comm = comm, .model = model, .variants = variants, .blocks = blocks};
+  wm_h5_t *file;
+  wm_status_t status = wm_h5_open(comm->world, path, &file, err);
+  if (status != WM_OK)
+    return status;
+  WM_TRY(wm_agree(comm->world, prepare_units(out, options->unit, err), err));
+  status =
+      wm_shared_create(comm, variants->n * blocks->windows->n_predicted * (int64_t)sizeof(float),
+                       "per-token losses", &out->nll, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(read_losses(out, file, err));
+  WM_TRY(statistics(out, &options->bootstrap, err));
+cleanup:
+  wm_h5_close(file);
   return status;
 }
 

@@ -60,6 +60,12 @@ wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                          wm_error_t *err);
 void wm_sweep_destroy(wm_sweep_t *sweep);
 
+/* Collective. The same object from a published sweep.h5: losses are read, statistics computed anew.
+ * WM_INPUT if the file's losses are not of these variants and blocks. */
+wm_status_t wm_sweep_read(const wm_comm_t *comm, const char *path, const wm_model_t *model,
+                          const wm_variants_t *variants, const wm_blocks_t *blocks,
+                          const wm_sweep_options_t *options, wm_sweep_t *out, wm_error_t *err);
+
 /* Collective. Writes the datasets above; the caller adds attributes and publishes. */
 wm_status_t wm_sweep_write(const wm_sweep_t *sweep, const int32_t *ids, wm_h5_t *file,
                            wm_error_t *err);

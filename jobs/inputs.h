@@ -1,0 +1,84 @@
+/* What the jobs read: corpora, their tokens, ranges of them, the model; and when a stage's result
+ * can be kept. */
+#ifndef WANAMAKER_JOBS_INPUTS_H
+#define WANAMAKER_JOBS_INPUTS_H
+
+#include "jobs.h"
+#include "wanamaker/io/corpus.h"
+#include "wanamaker/io/hdf5.h"
+#include "wanamaker/io/tokens.h"
+#include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/ranges.h"
+#include "wanamaker/measure/windows.h"
+#include "wanamaker/model/model.h"
+
+enum { WM_PATH_SIZE = 4096, WM_STAGE_KEY_SIZE = 17 };
+
+/* output.dir/name into path[WM_PATH_SIZE]. Too long: WM_USAGE. */
+wm_status_t wm_output_path(const wm_run_t *run, const char *name, char *path, wm_error_t *err);
+
+/* tokens file of a corpus, e.g. output.dir/tokens.wikitext.documents.h5 */
+wm_status_t wm_tokens_path(const wm_run_t *run, const char *corpus, char *path, wm_error_t *err);
+
+/* Collective. Makes output.dir, writable (not in a dry run). */
+wm_status_t wm_output_ready(const wm_run_t *run, wm_error_t *err);
+
+/* Settings of a corpus. Borrowed strings. */
+wm_corpus_spec_t wm_corpus_spec(const wm_run_t *run, const char *name);
+/* Directory of the tokenizer. Never NULL; empty when neither it nor a model is given. */
+const char *wm_tokenizer_dir(const wm_run_t *run);
+/* The protocol's settings, checked (stride <= window, min_tokens <= window). */
+wm_status_t wm_protocol_read(const wm_run_t *run, wm_protocol_t *out, wm_error_t *err);
+/* "documents" or "stream": how the protocol's corpora are encoded. */
+const char *wm_encoding_of(const wm_run_t *run);
+
+/* A range of a corpus, cut into windows and blocks. */
+typedef struct {
+  bool present;
+  wm_tokens_t *tokens; /* borrowed from the inputs */
+  wm_windows_t windows;
+  wm_blocks_t blocks;
+} wm_text_t;
+
+enum { WM_MAX_CORPORA = 16 };
+
+typedef struct {
+  const wm_run_t *run;
+  wm_model_t *model;
+  int n_corpora;
+  const char *corpora[WM_MAX_CORPORA];
+  wm_tokens_t *tokens[WM_MAX_CORPORA];
+  wm_text_t text[WM_ROLES];
+} wm_inputs_t;
+
+/* Collective. Opens the model and the texts of the roles in `roles` (bits 1 << WM_ROLE_*): roles of
+ * the preset that are absent stay so, but a role in `required` must be there. Ranges of one corpus
+ * must be disjoint unless ranges.allow_overlap; ids must lie below the model's embedding rows.
+ * Close with wm_inputs_close, also after a failure. */
+wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
+                           wm_error_t *err);
+void wm_inputs_close(wm_inputs_t *inputs);
+
+/* Chained fingerprint of a text: tokens' origin and windows. */
+uint64_t wm_text_fingerprint(const wm_text_t *text, uint64_t seed);
+
+/* Collective. True if `path` is a complete result that carries this stage key. An unreadable or
+ * foreign file is not. */
+bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key);
+/* Collective. Attributes of a stage's result: the key, fingerprints, ranges, provenance. */
+wm_status_t wm_stage_describe(const wm_inputs_t *inputs, wm_h5_t *file, const char *stage,
+                              uint64_t key, wm_error_t *err);
+
+/* Collective. WM_INPUT unless the result at `path` was made from the inputs' model. */
+wm_status_t wm_stage_same_model(const wm_inputs_t *inputs, const char *path, wm_error_t *err);
+
+/* Collective. Are the surrogates, or all corpora's tokens, there (whatever they were made from)? */
+bool wm_surrogates_there(const wm_run_t *run);
+bool wm_tokens_there(const wm_run_t *run);
+
+/* Checks a list of layers (each once, below n_layers) and sorts it into `out`; none given: all.
+ * out: [n_layers]. `key` is what messages call it. */
+wm_status_t wm_layer_list(const char *key, const int64_t *given, int64_t count, int64_t n_layers,
+                          int64_t *out, int64_t *n, wm_error_t *err);
+
+#endif

@@ -1,0 +1,34 @@
+/* run: tokenize, fit and sweep in one go; a stage that is complete for the same inputs is skipped.
+ */
+#include "inputs.h"
+#include "stages.h"
+
+/* In a dry run the later stages can be explained only if the earlier ones have left their files. */
+static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
+  wm_inputs_t inputs;
+  unsigned roles = 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION | 1u << WM_ROLE_EVALUATION;
+  wm_status_t status =
+      wm_inputs_open(run, roles, 1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
+  if (status == WM_OK)
+    status = wm_stage_fit(&inputs, err);
+  if (status == WM_OK && run->dry_run && !wm_surrogates_there(run)) {
+    if (run->comm->rank == 0)
+      fprintf(run->out, "sweep: can be planned when the surrogates are there\n");
+  } else if (status == WM_OK) {
+    status = wm_stage_sweep(&inputs, err);
+  }
+  wm_inputs_close(&inputs);
+  return status;
+}
+
+wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
+  wm_status_t status = wm_output_ready(run, err);
+  if (status == WM_OK)
+    status = wm_stage_tokenize(run, err);
+  if (status == WM_OK && run->dry_run && !wm_tokens_there(run)) {
+    if (run->comm->rank == 0)
+      fprintf(run->out, "fit, sweep: can be planned when the corpora are tokenised\n");
+    return WM_OK;
+  }
+  return status == WM_OK ? later_stages(run, err) : status;
+}

@@ -1,0 +1,318 @@
+/* sweep: what replacing each layer's MLP by its surrogate costs (method.md, sections 2 and 6). */
+#include "wanamaker/measure/sweep.h"
+
+#include "inputs.h"
+#include "stages.h"
+#include "wanamaker/base/hash.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/measure/evaluate.h"
+#include "wanamaker/report/table.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* One evaluation and what it is made of. */
+typedef struct {
+  const wm_inputs_t *in;
+  const wm_text_t *text;
+  wm_surrogates_t *surrogates;
+  wm_variants_t variants;
+  wm_sweep_options_t options;
+  char path[WM_PATH_SIZE], surrogates_path[WM_PATH_SIZE];
+} job_t;
+
+/* --- variants -----------------------------------------------------------------------------------
+ */
+
+static wm_status_t need_surrogate(const job_t *j, const char *key, const int64_t *layers, int64_t n,
+                                  wm_error_t *err) {
+  for (int64_t i = 0; i < n; i++)
+    if (!wm_surrogates_has(j->surrogates, layers[i]))
+      return wm_fail(err, WM_USAGE, "%s: layer %" PRId64 " has no surrogate in %s", key, layers[i],
+                     j->surrogates_path);
+  return WM_OK;
+}
+
+static int64_t smallest(const int64_t *layers, int64_t n) {
+  int64_t least = layers[0];
+  for (int64_t i = 1; i < n; i++)
+    least = layers[i] < least ? layers[i] : least;
+  return least;
+}
+
+/* Adds the joint sets whose first layer is `layer`. */
+static wm_status_t add_joint(job_t *j, int64_t layer, wm_error_t *err) {
+  const int64_t *offsets, n_layers = wm_model_arch(j->in->model)->n_layers;
+  int64_t count;
+  const int64_t *sets = wm_config_lists(j->in->run->config, "sweep.joint", &offsets, &count);
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t *set = sets + offsets[i];
+    int64_t n = offsets[i + 1] - offsets[i];
+    if (smallest(set, n) != layer)
+      continue;
+    wm_status_t status = need_surrogate(j, "sweep.joint", set, n, err);
+    if (status == WM_OK)
+      status = wm_variants_add(&j->variants, set, n, n_layers, err);
+    if (status != WM_OK)
+      return wm_error_prefix(err, "sweep.joint");
+  }
+  return WM_OK;
+}
+
+/* Single layers and joint sets, in the order of their first changed layer. */
+static wm_status_t make_variants(job_t *j, wm_error_t *err) {
+  const wm_config_t *c = j->in->run->config;
+  const int64_t n_layers = wm_model_arch(j->in->model)->n_layers;
+  int64_t count, n, n_have, total;
+  const int64_t *offsets, *have = wm_surrogates_layers(j->surrogates, &n_have);
+  const int64_t *given = wm_config_ints(c, "sweep.layers", &count);
+  const int64_t *sets = wm_config_lists(c, "sweep.joint", &offsets, &total);
+  bool single = wm_config_bool(c, "sweep.single");
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, n_layers, sizeof(int64_t), "layers", err);
+  if (status != WM_OK)
+    return status;
+  int64_t *layers = memory;
+  WM_TRY(wm_variants_create(&j->variants, err));
+  WM_TRY(wm_layer_list("sweep.layers", count > 0 ? given : have, count > 0 ? count : n_have,
+                       n_layers, layers, &n, err));
+  if (single)
+    WM_TRY(need_surrogate(j, "sweep.layers", layers, n, err));
+  for (int64_t i = 0; i < (total > 0 ? offsets[total] : 0); i++)
+    if (sets[i] >= n_layers) {
+      status = wm_fail(err, WM_USAGE,
+                       "sweep.joint: layer %" PRId64 " does not exist; the model has layers 0 to "
+                       "%" PRId64,
+                       sets[i], n_layers - 1);
+      goto cleanup;
+    }
+  for (int64_t l = 0, next = 0; l < n_layers; l++) {
+    if (single && next < n && layers[next] == l)
+      WM_TRY(wm_variants_add(&j->variants, &layers[next++], 1, n_layers, err));
+    WM_TRY(add_joint(j, l, err));
+  }
+cleanup:
+  free(memory);
+  return status;
+}
+
+/* --- table --------------------------------------------------------------------------------------
+ */
+
+static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, int64_t v) {
+  const wm_effect_t *e = &s->effects[v];
+  char label[64];
+  wm_variants_label(&j->variants, v, label, sizeof label);
+  int64_t count = j->variants.offsets[v + 1] - j->variants.offsets[v];
+  int64_t layer = count == 1 ? j->variants.layers[j->variants.offsets[v]] : -1;
+  wm_table_text(t, label);
+  wm_table_float(t, e->perplexity);
+  wm_table_float(t, e->delta);
+  if (e->low == e->low)
+    wm_table_textf(t, "[%.3f, %.3f]", e->low, e->high);
+  else
+    wm_table_text(t, "-");
+  if (layer >= 0) {
+    wm_table_float(t, wm_surrogates_r2(j->surrogates, layer));
+    wm_table_float(t, wm_surrogates_r2_heldout(j->surrogates, layer));
+  } else {
+    wm_table_text(t, "-");
+    wm_table_text(t, "-");
+  }
+  wm_table_float(t, e->p_holm);
+  wm_table_text(t, v > 0 && e->beats_full ? "yes" : "");
+}
+
+static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
+  char interval[32];
+  snprintf(interval, sizeof interval, "%.4g %% interval", 100 * j->options.bootstrap.confidence);
+  const wm_column_t columns[] = {
+      {"layer", NULL, WM_ALIGN_LEFT, 0}, {"PPL", NULL, WM_ALIGN_RIGHT, 3},
+      {"delta", "%", WM_ALIGN_RIGHT, 3}, {"delta", interval, WM_ALIGN_RIGHT, 0},
+      {"R^2", "fit", WM_ALIGN_RIGHT, 4}, {"R^2", "held out", WM_ALIGN_RIGHT, 4},
+      {"p", "Holm", WM_ALIGN_RIGHT, 4},  {"beats full", NULL, WM_ALIGN_LEFT, 0}};
+  wm_table_t *t;
+  wm_status_t status = wm_table_create(columns, 8, &t, err);
+  if (status != WM_OK)
+    return status;
+  for (int64_t v = 0; v < j->variants.n; v++)
+    add_row(t, j, s, v);
+  status = wm_table_print(t, WM_TABLE_TEXT, j->in->run->out, err);
+  wm_table_free(t);
+  return status;
+}
+
+/* The layers that beat the full model after correction, by name. */
+static void print_verdict(const job_t *j, const wm_sweep_t *s) {
+  FILE *out = j->in->run->out;
+  int64_t winners = 0;
+  fprintf(out,
+          "\n%" PRId64 " predicted tokens (%s), protocol %s; paired bootstrap over %" PRId64
+          " units (%s), %" PRId64 " resamples\n",
+          j->text->windows.n_predicted, j->text->windows.label,
+          wm_protocol_name(j->text->windows.protocol.kind), s->n_units, wm_unit_name(s->unit),
+          j->options.bootstrap.resamples);
+  fprintf(out, "beat the full model after Holm's correction for %" PRId64 " variants:",
+          j->variants.n - 1);
+  for (int64_t v = 1; v < j->variants.n; v++)
+    if (s->effects[v].beats_full) {
+      char label[64];
+      wm_variants_label(&j->variants, v, label, sizeof label);
+      fprintf(out, "%s %s", winners++ > 0 ? "," : "", label);
+    }
+  fprintf(out, "%s\n", winners > 0 ? "" : " none");
+}
+
+/* --- stage --------------------------------------------------------------------------------------
+ */
+
+static uint64_t stage_key(const job_t *j) {
+  const wm_bootstrap_t *b = &j->options.bootstrap;
+  const wm_variants_t *v = &j->variants;
+  int64_t block = wm_config_int(j->in->run->config, "compute.block_tokens");
+  uint64_t h = wm_model_fingerprint(j->in->model);
+  uint64_t s = wm_surrogates_fingerprint(j->surrogates);
+  h = wm_hash(&s, sizeof s, h);
+  h = wm_text_fingerprint(j->text, h);
+  h = wm_hash(v->offsets, (size_t)(v->n + 1) * sizeof *v->offsets, h);
+  h = wm_hash(v->layers, (size_t)v->offsets[v->n] * sizeof *v->layers, h);
+  h = wm_hash(&b->resamples, sizeof b->resamples, h);
+  h = wm_hash(&b->seed, sizeof b->seed, h);
+  h = wm_hash(&b->confidence, sizeof b->confidence, h);
+  h = wm_hash(&j->options.unit, sizeof j->options.unit, h);
+  h = wm_hash(&j->options.max_group, sizeof j->options.max_group, h);
+  h = wm_hash(&block, sizeof block, h);
+  return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
+}
+
+static wm_sweep_options_t read_options(const wm_run_t *run) {
+  const wm_config_t *c = run->config;
+  wm_sweep_options_t o = {.max_group = wm_config_int(c, "sweep.group"),
+                          .stack_rows = wm_config_int(c, "compute.stack_rows"),
+                          .bootstrap = {.resamples = wm_config_int(c, "bootstrap.resamples"),
+                                        .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
+                                        .confidence = wm_config_float(c, "bootstrap.confidence")}};
+  wm_unit_parse(wm_config_string(c, "bootstrap.unit"), &o.unit);
+  return o;
+}
+
+static wm_status_t explain(const job_t *j, bool complete, wm_error_t *err) {
+  const wm_run_t *run = j->in->run;
+  const wm_arch_t *arch = wm_model_arch(j->in->model);
+  double stacked, separate;
+  int64_t groups = (j->variants.n - 1 + j->options.max_group - 1) / j->options.max_group;
+  int64_t most = groups > 0 ? (j->variants.n - 1 + groups - 1) / groups : 0;
+  wm_sweep_flops(arch, &j->variants, &j->text->blocks, j->options.max_group, &stacked, &separate);
+  if (run->comm->rank != 0)
+    return WM_OK;
+  char duration[32];
+  wm_stage_duration(run, stacked, duration, sizeof duration);
+  int written = fprintf(
+      run->out,
+      "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
+      "  %" PRId64 " blocks, %" PRId64
+      " variant group(s); %.2f GiB a rank, losses %.2f GiB a node\n"
+      "  %.3g operations (%.2f of separate evaluations); about %s\n",
+      complete ? "complete, would be skipped" : j->path, j->variants.n - 1, j->text->windows.label,
+      j->text->blocks.n, groups > 0 ? groups : 1,
+      (double)wm_evaluator_bytes(j->in->model, &j->text->blocks, most, j->options.stack_rows) /
+          0x1p30,
+      (double)(j->variants.n * j->text->windows.n_predicted) * 4 / 0x1p30, stacked,
+      stacked / separate, duration);
+  return written > 0 ? WM_OK : wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
+}
+
+/* The result for people, also of a stage that is skipped: then from the file's own numbers. */
+static wm_status_t show(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  if (j->in->run->comm->rank == 0) {
+    status = print_table(j, s, err);
+    if (status == WM_OK)
+      print_verdict(j, s);
+  }
+  return wm_agree(j->in->run->comm->world, status, err);
+}
+
+static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
+  const wm_run_t *run = j->in->run;
+  const int32_t *ids = wm_tokens_ids(j->text->tokens);
+  wm_sweep_t sweep = {0};
+  wm_h5_t *file = NULL;
+  wm_status_t status;
+  /* First, so that an output that can't be written is told before the work is done. */
+  WM_TRY(wm_h5_create(run->comm->world, j->path, &file, err));
+  WM_TRY(wm_sweep_run(run->comm, j->in->model, j->surrogates, &j->variants, &j->text->blocks, ids,
+                      &j->options, run->log, &sweep, err));
+  if (sweep.non_finite > 0)
+    wm_log(run->log, WM_LOG_WARN, "%" PRId64 " variants have losses that are not finite",
+           sweep.non_finite);
+  WM_TRY(wm_sweep_write(&sweep, ids, file, err));
+  WM_TRY(wm_stage_describe(j->in, file, "sweep", key, err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(sweep.unit), err));
+  wm_h5_t *whole = file;
+  file = NULL; /* publishing takes it */
+  WM_TRY(wm_h5_publish(whole, err));
+  WM_TRY(show(j, &sweep, err));
+  wm_log(run->log, WM_LOG_INFO, "sweep: wrote %s", j->path);
+cleanup:
+  wm_h5_close(file);
+  wm_sweep_destroy(&sweep);
+  return status;
+}
+
+/* A complete sweep.h5 is kept; its table is printed again. */
+static wm_status_t reuse(job_t *j, wm_error_t *err) {
+  wm_sweep_t sweep = {0};
+  wm_log(j->in->run->log, WM_LOG_INFO, "sweep: %s is complete for these inputs; skipped", j->path);
+  wm_status_t status = wm_sweep_read(j->in->run->comm, j->path, j->in->model, &j->variants,
+                                     &j->text->blocks, &j->options, &sweep, err);
+  if (status == WM_OK)
+    status = show(j, &sweep, err);
+  wm_sweep_destroy(&sweep);
+  return status;
+}
+
+static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
+  const wm_run_t *run = j->in->run;
+  const wm_arch_t *arch = wm_model_arch(j->in->model);
+  wm_status_t status =
+      wm_surrogates_open(run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
+                         wm_config_int(run->config, "compute.tile_rows"), &j->surrogates, err);
+  return status == WM_OK ? wm_stage_same_model(j->in, j->surrogates_path, err) : status;
+}
+
+wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
+  const wm_run_t *run = in->run;
+  job_t j = {.in = in, .text = &in->text[WM_ROLE_EVALUATION], .options = read_options(run)};
+  wm_status_t status;
+  WM_TRY(wm_output_path(run, "sweep.h5", j.path, err));
+  WM_TRY(wm_output_path(run, "surrogates.h5", j.surrogates_path, err));
+  WM_TRY(open_surrogates(&j, err));
+  WM_TRY(wm_agree(run->comm->world, make_variants(&j, err), err));
+  uint64_t key = stage_key(&j);
+  bool complete = wm_stage_is_complete(run, j.path, key);
+  if (run->dry_run)
+    status = wm_agree(run->comm->world, explain(&j, complete, err), err);
+  else if (complete)
+    status = reuse(&j, err);
+  else
+    status = compute(&j, key, err);
+cleanup:
+  wm_variants_destroy(&j.variants);
+  wm_surrogates_close(j.surrogates);
+  return status;
+}
+
+wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err) {
+  wm_inputs_t inputs;
+  wm_status_t status = wm_output_ready(run, err);
+  if (status != WM_OK)
+    return status;
+  /* The fit's ranges are opened too: the evaluation must not share tokens with them. */
+  unsigned fit = 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION, own = 1u << WM_ROLE_EVALUATION;
+  status = wm_inputs_open(run, fit | own, own, &inputs, err);
+  if (status == WM_OK)
+    status = wm_stage_sweep(&inputs, err);
+  wm_inputs_close(&inputs);
+  return status;
+}
