@@ -3,8 +3,14 @@
  *
  * Read from tokenizer.json (both notations of merges; added tokens; normaliser NFC or none;
  * pre-tokeniser ByteLevel) or from vocab.json + merges.txt. Anything else in the file that would
- * change ids is refused by name. Text is UTF-8; each maximal ill-formed part becomes U+FFFD (as
- * Python's errors="replace") and is counted.
+ * change ids is refused by name: other normalisers, pre-tokenisers and models, dropout,
+ * ignore_merges, subword prefixes and suffixes, added tokens with lstrip, rstrip or single_word or
+ * with another id than the reference gives them, and vocabularies without a token for every byte.
+ * A post-processor is ignored: it only puts tokens around the text, and no BOS or EOS is added
+ * here. Truncation and padding are ignored too.
+ *
+ * Text is UTF-8; each maximal ill-formed part becomes U+FFFD (as Python's errors="replace") and is
+ * counted. NUL is a character like others. The time is O(n log n) for any text.
  */
 #ifndef WANAMAKER_TEXT_TOKENIZER_H
 #define WANAMAKER_TEXT_TOKENIZER_H
@@ -16,8 +22,10 @@
 
 typedef struct wm_tokenizer wm_tokenizer_t;
 
-/* Growing array of token ids with the byte offset in the *given* text at which each begins (for a
- * token that NFC composed: of its first source character). Zero-initialise; wm_tokens_destroy. */
+/* Growing array of token ids with the byte offset in the *given* text at which each begins. Offsets
+ * never decrease. A token that begins in characters that NFC composed or reordered begins at the
+ * first of their source characters, one that begins inside U+FFFD at the ill-formed part.
+ * Zero-initialise; wm_token_list_destroy. */
 typedef struct {
   int32_t *ids;
   int64_t *starts;
@@ -27,9 +35,10 @@ typedef struct {
 
 void wm_token_list_destroy(wm_token_list_t *list);
 
-/* `dir` holds tokenizer.json, or vocab.json and merges.txt. The object is not thread-safe: one per
- * thread. Not collective. */
+/* `dir` holds tokenizer.json, or vocab.json and merges.txt (then "<|endoftext|>" is an added token
+ * if the vocabulary has it). The object is not thread-safe: one per thread. Not collective. */
 wm_status_t wm_tokenizer_open(const char *dir, wm_tokenizer_t **out, wm_error_t *err);
+/* NULL is allowed. */
 void wm_tokenizer_close(wm_tokenizer_t *tokenizer);
 
 /* Appends the ids of text[bytes] to `list`; no BOS or EOS is added; text that spells an added token
@@ -49,8 +58,9 @@ int64_t wm_tokenizer_vocab_size(const wm_tokenizer_t *tokenizer);
 uint64_t wm_tokenizer_fingerprint(const wm_tokenizer_t *tokenizer);
 
 /* True if text may be cut at byte `at` (0 < at < bytes) and the parts encoded apart with the same
- * ids as the whole: at a newline that follows a non-space character, unless an added token could
- * cross it. */
+ * ids and starts as the whole: before a space, tab, LF or CR that follows an ASCII character
+ * 0x21..0x7E, unless an added token could cross the cut or the tokenizer does not split words.
+ * False never harms. It looks at the two bytes around the cut alone. */
 bool wm_tokenizer_can_cut(const wm_tokenizer_t *tokenizer, const char *text, int64_t bytes,
                           int64_t at);
 
