@@ -169,7 +169,7 @@ static wm_status_t branch_off(stack_t *s, int64_t layer, wm_error_t *err) {
 
 static wm_status_t run_layer(stack_t *s, int64_t layer, wm_error_t *err) {
   const int64_t before = s->slots, size = s->rows * s->d;
-  wm_status_t status;
+  wm_status_t status = WM_OK;
   for (int64_t base = 0; base < before; base += s->per_pass) {
     int64_t end = base + s->per_pass < before ? base + s->per_pass : before;
     wm_batch_t batch = batch_of(s, end - base);

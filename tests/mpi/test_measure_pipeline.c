@@ -1,0 +1,466 @@
+/* Fit and sweep on a trained model: ranks against one rank, stacked branches against one model at a
+ * time, passes and grids against each other. Every rank also works alone on MPI_COMM_SELF; the two
+ * results are compared in the process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "wanamaker/base/mem.h"
+#include "wanamaker/base/rng.h"
+#include "wanamaker/measure/evaluate.h"
+#include "wanamaker/measure/fit.h"
+#include "wanamaker/measure/sweep.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { N_TOKENS = 2600, FIT_END = 1500, HELDOUT_END = 2000, BLOCK = 200, WINDOW = 48, TILE = 64 };
+
+/* What all tests share: built once by the group's set-up. */
+typedef struct {
+  wm_comm_t *world, *self;
+  char dir[256];
+  const char *data;
+  int32_t ids[N_TOKENS];
+  wm_windows_t fit, heldout, evaluation;
+  wm_blocks_t fit_blocks, heldout_blocks, evaluation_blocks;
+} shared_t;
+
+static shared_t S;
+
+#define OK(call)                                                                                   \
+  do {                                                                                             \
+    wm_error_t ok_err = {0};                                                                       \
+    wm_error_t *err = &ok_err;                                                                     \
+    if ((call) != WM_OK)                                                                           \
+      fail_msg("%s: %s", #call, err->message);                                                     \
+  } while (0)
+
+static wm_model_t *open_model(const wm_comm_t *comm, const char *name) {
+  char path[512];
+  snprintf(path, sizeof path, "%s/%s", S.data, name);
+  wm_model_options_t options = {.tile_rows = TILE, .tile_vocab = 512};
+  wm_model_t *model = NULL;
+  OK(wm_model_open(comm, path, &options, NULL, &model, err));
+  return model;
+}
+
+static void cut(int64_t begin, int64_t end, const char *name, wm_windows_t *w, wm_blocks_t *b) {
+  static const int64_t rows[2] = {0, N_TOKENS};
+  static const uint8_t flags[1] = {0};
+  wm_token_view_t view = {.name = "test",
+                          .encoding = "ids",
+                          .n_tokens = N_TOKENS,
+                          .n_rows = 1,
+                          .ids = S.ids,
+                          .row_first = rows,
+                          .row_flags = flags};
+  wm_protocol_t protocol = {WM_PROTOCOL_STREAM, WINDOW, WINDOW, 2};
+  wm_range_t range = {.name = name, .kind = WM_RANGE_TOKENS, .begin = begin, .end = end};
+  OK(wm_windows_create(&view, &protocol, &range, w, err));
+  OK(wm_blocks_create(w, BLOCK, b, err));
+}
+
+static int set_up(void **state) {
+  (void)state;
+  OK(wm_comm_create(MPI_COMM_WORLD, &S.world, err));
+  OK(wm_comm_create(MPI_COMM_SELF, &S.self, err));
+  S.data = getenv("WM_TEST_DATA");
+  assert_non_null(S.data);
+  if (S.world->rank == 0) {
+    strcpy(S.dir, "/tmp/wm_pipeline_XXXXXX");
+    assert_non_null(mkdtemp(S.dir));
+  }
+  wm_broadcast(S.world->world, 0, S.dir, sizeof S.dir);
+  for (int64_t i = 0; i < N_TOKENS; i++) { /* low ids are more frequent, as in text */
+    double u = wm_rng_uniform((wm_rng_t){7, 1}, (uint64_t)i);
+    S.ids[i] = (int32_t)(1500 * u * u * u);
+  }
+  cut(0, FIT_END, "fit", &S.fit, &S.fit_blocks);
+  cut(FIT_END, HELDOUT_END, "validation", &S.heldout, &S.heldout_blocks);
+  cut(HELDOUT_END, N_TOKENS, "evaluation", &S.evaluation, &S.evaluation_blocks);
+  return 0;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (S.world->rank == 0) {
+    char command[300];
+    snprintf(command, sizeof command, "rm -r '%s'", S.dir);
+    if (system(command) != 0)
+      return 1;
+  }
+  wm_blocks_destroy(&S.fit_blocks);
+  wm_blocks_destroy(&S.heldout_blocks);
+  wm_blocks_destroy(&S.evaluation_blocks);
+  wm_windows_destroy(&S.fit);
+  wm_windows_destroy(&S.heldout);
+  wm_windows_destroy(&S.evaluation);
+  wm_comm_free(S.self);
+  wm_comm_free(S.world);
+  return 0;
+}
+
+static const double LAMBDAS[] = {0.01, 1.0, 1000.0};
+
+static wm_fit_options_t all_layers(const wm_model_t *model) {
+  static int64_t layers[64];
+  int64_t n = wm_model_arch(model)->n_layers;
+  for (int64_t l = 0; l < n; l++)
+    layers[l] = l;
+  return (wm_fit_options_t){.lambda = 0.01,
+                            .lambdas = LAMBDAS,
+                            .n_lambdas = 3,
+                            .spectrum = true,
+                            .layers = layers,
+                            .n_layers = n,
+                            .block = 24,
+                            .gram_bytes = INT64_C(1) << 32};
+}
+
+/* A fit into dir/name; SELF fits get a name of their own per rank. */
+static void fit_to(const wm_comm_t *comm, wm_model_t *model, const wm_fit_options_t *o,
+                   const char *name, char *path, wm_fit_summary_t *summaries) {
+  wm_h5_t *file = NULL;
+  snprintf(path, 512, "%s/%s.%d.h5", S.dir, name, comm == S.self ? S.world->rank : -1);
+  OK(wm_h5_create(comm->world, path, &file, err));
+  OK(wm_fit_surrogates(comm, model, &S.fit_blocks, S.ids, &S.heldout_blocks, S.ids, o, file, NULL,
+                       summaries, err));
+  OK(wm_h5_publish(file, err));
+}
+
+static wm_surrogates_t *open_surrogates(const wm_comm_t *comm, const wm_model_t *model,
+                                        const char *path) {
+  const wm_arch_t *a = wm_model_arch(model);
+  wm_surrogates_t *s = NULL;
+  OK(wm_surrogates_open(comm, path, a->n_layers, a->d_model, TILE, &s, err));
+  return s;
+}
+
+/* [rows, D] MLP inputs x and outputs y of a layer for block 0 of the evaluation. */
+typedef struct {
+  int64_t rows, d;
+  float *x, *y;
+  double scale; /* root mean square of y */
+} io_t;
+
+static void *zeroed(int64_t count, size_t size) {
+  void *memory = NULL;
+  OK(wm_alloc(&memory, count, size, "test", err));
+  return memory;
+}
+
+static void mlp_io(wm_model_t *model, const wm_blocks_t *blocks, int64_t layer, io_t *io) {
+  wm_block_t block;
+  wm_workspace_t *ws = NULL;
+  OK(wm_block_create(blocks, &block, err));
+  OK(wm_workspace_create(model, blocks->max_rows, blocks->windows->max_length, &ws, err));
+  wm_block_load(blocks, S.ids, 0, &block);
+  io->rows = block.rows;
+  io->d = wm_model_arch(model)->d_model;
+  float *h = zeroed(blocks->max_rows * io->d, sizeof(float));
+  io->x = zeroed(blocks->max_rows * io->d, sizeof(float));
+  io->y = zeroed(blocks->max_rows * io->d, sizeof(float));
+  OK(wm_model_embed(model, &block.batch, block.ids, h, err));
+  for (int64_t l = 0; l <= layer; l++) {
+    OK(wm_model_attend(model, l, &block.batch, h, io->x, ws, err));
+    OK(wm_model_mlp(model, l, io->x, block.rows, io->y, ws, err));
+    wm_residual_add(h, io->y, block.rows * io->d);
+  }
+  double sum = 0;
+  for (int64_t i = 0; i < io->rows * io->d; i++)
+    sum += (double)io->y[i] * io->y[i];
+  io->scale = sqrt(sum / (double)(io->rows * io->d));
+  free(h);
+  wm_workspace_free(ws);
+  wm_block_destroy(&block);
+}
+
+/* float64 weights of layer `index` as the file holds them. */
+static void read_weights(const char *path, int64_t index, int64_t d, double *weight, double *bias) {
+  wm_h5_t *file = NULL;
+  OK(wm_h5_open(MPI_COMM_SELF, path, &file, err));
+  int64_t offset[3] = {index, 0, 0}, count[3] = {1, d, d};
+  OK(wm_h5_read(file, "/weight", H5T_NATIVE_DOUBLE, offset, count, weight, err));
+  OK(wm_h5_read(file, "/bias", H5T_NATIVE_DOUBLE, offset, count, bias, err));
+  wm_h5_close(file);
+}
+
+static double predict(const float *x, const double *weight, const double *bias, int64_t d,
+                      int64_t j) {
+  double sum = bias[j];
+  for (int64_t i = 0; i < d; i++)
+    sum += (double)x[i] * weight[i * d + j];
+  return sum;
+}
+
+/* Largest difference of the predictions of two files' surrogates on the evaluation's first block,
+ * relative to the layer's output. */
+static double prediction_difference(wm_model_t *model, const char *a, const char *b) {
+  int64_t d = wm_model_arch(model)->d_model, n = wm_model_arch(model)->n_layers;
+  double *w = zeroed(2 * d * (d + 1), sizeof(double)), *v = w + d * (d + 1), worst = 0;
+  for (int64_t l = 0; l < n; l++) {
+    io_t io;
+    mlp_io(model, &S.evaluation_blocks, l, &io);
+    read_weights(a, l, d, w, w + d * d);
+    read_weights(b, l, d, v, v + d * d);
+    for (int64_t r = 0; r < io.rows; r += 7)
+      for (int64_t j = 0; j < d; j++) {
+        double p = predict(io.x + r * d, w, w + d * d, d, j);
+        double q = predict(io.x + r * d, v, v + d * d, d, j);
+        worst = fmax(worst, fabs(p - q) / io.scale);
+      }
+    free(io.x);
+    free(io.y);
+  }
+  free(w);
+  return worst;
+}
+
+/* method.md, section 1: at the condition numbers of activations, sums in another order move a
+ * prediction by less than 1e-9 of the output's size. */
+static const double PREDICTION_BOUND = 1e-9;
+
+static void fit_agrees_across_ranks(void **state) {
+  const char *name = *state;
+  wm_model_t *world = open_model(S.world, name), *self = open_model(S.self, name);
+  wm_fit_options_t o = all_layers(world);
+  wm_fit_summary_t a[64], b[64];
+  char pa[512], pb[512];
+  fit_to(S.world, world, &o, "ranks", pa, a);
+  fit_to(S.self, self, &o, "alone", pb, b);
+  for (int64_t l = 0; l < o.n_layers; l++) {
+    assert_true(fabs(a[l].r2 - b[l].r2) < 1e-10);
+    assert_true(fabs(a[l].r2_heldout - b[l].r2_heldout) < 1e-8);
+    assert_true(fabs(a[l].effective_rank / b[l].effective_rank - 1) < 1e-9);
+    assert_true(a[l].r2 > 0.1 && a[l].r2 <= 1 && a[l].r2_heldout < a[l].r2);
+  }
+  double difference = prediction_difference(self, pa, pb);
+  if (S.world->rank == 0)
+    print_message("%s: %d ranks against 1: predictions differ by %.1e of the output\n", name,
+                  S.world->size, difference);
+  assert_true(difference < PREDICTION_BOUND);
+  wm_model_close(self);
+  wm_model_close(world);
+}
+
+/* Passes over layer groups give the bits of a single pass. */
+static void layer_groups_change_nothing(void **state) {
+  wm_model_t *model = open_model(S.world, *state);
+  wm_fit_options_t o = all_layers(model);
+  wm_fit_summary_t a[64], b[64];
+  char pa[512], pb[512];
+  fit_to(S.world, model, &o, "whole", pa, a);
+  int64_t d = wm_model_arch(model)->d_model;
+  o.gram_bytes = 3 * (2 * (2 * d * d + 3 * d + 1) + 2 * d) * 8; /* three layers a pass */
+  wm_fit_plan_t plan;
+  OK(wm_fit_plan(S.world, wm_model_arch(model), &o, &plan, err));
+  assert_int_equal(plan.layers_per_pass, 3);
+  fit_to(S.world, model, &o, "groups", pb, b);
+  double *w = zeroed(2 * d * (d + 1), sizeof(double)), *v = w + d * (d + 1);
+  for (int64_t l = 0; l < o.n_layers; l++) {
+    read_weights(pa, l, d, w, w + d * d);
+    read_weights(pb, l, d, v, v + d * d);
+    assert_memory_equal(w, v, (size_t)(d * (d + 1)) * sizeof *w);
+  }
+  free(w);
+  wm_model_close(model);
+}
+
+static void grids_agree(void **state) {
+  static const int grids[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {2, 2}};
+  wm_model_t *model = open_model(S.world, *state), *self = open_model(S.self, *state);
+  wm_fit_options_t o = all_layers(model);
+  wm_fit_summary_t s[64];
+  char first[512] = "", path[512], name[32];
+  for (int g = 0; g < 5; g++) {
+    if (grids[g][0] * grids[g][1] > S.world->size)
+      continue;
+    o.grid_rows = grids[g][0];
+    o.grid_columns = grids[g][1];
+    snprintf(name, sizeof name, "grid%d", g);
+    fit_to(S.world, model, &o, name, path, s);
+    if (g == 0)
+      strcpy(first, path);
+    assert_true(prediction_difference(self, first, path) < PREDICTION_BOUND);
+  }
+  wm_model_close(self);
+  wm_model_close(model);
+}
+
+/* R^2 from Gram matrices against R^2 from the predictions themselves, on held-out rows. */
+static void heldout_r2_is_that_of_predictions(void **state) {
+  wm_model_t *model = open_model(S.self, *state);
+  wm_fit_options_t o = all_layers(model);
+  wm_fit_summary_t s[64];
+  char path[512];
+  wm_blocks_t one;
+  OK(wm_blocks_create(&S.heldout, N_TOKENS, &one, err));
+  fit_to(S.self, model, &o, "r2", path, s);
+  int64_t d = wm_model_arch(model)->d_model;
+  double *w = zeroed(d * (d + 1), sizeof(double));
+  for (int64_t l = 0; l < o.n_layers; l += 3) {
+    io_t io;
+    mlp_io(model, &one, l, &io);
+    read_weights(path, l, d, w, w + d * d);
+    double sse = 0, total = 0;
+    for (int64_t j = 0; j < d; j++) {
+      double mean = 0;
+      for (int64_t r = 0; r < io.rows; r++)
+        mean += (double)io.y[r * d + j] / (double)io.rows;
+      for (int64_t r = 0; r < io.rows; r++) {
+        double y = io.y[r * d + j], e = y - predict(io.x + r * d, w, w + d * d, d, j);
+        sse += e * e;
+        total += (y - mean) * (y - mean);
+      }
+    }
+    assert_true(fabs(s[l].r2_heldout - (1 - sse / total)) < 1e-8);
+    free(io.x);
+    free(io.y);
+  }
+  free(w);
+  wm_blocks_destroy(&one);
+  wm_model_close(model);
+}
+
+static void make_variants(const wm_model_t *model, wm_variants_t *v) {
+  int64_t n = wm_model_arch(model)->n_layers;
+  OK(wm_variants_create(v, err));
+  for (int64_t l = 0; l < n; l++) {
+    OK(wm_variants_add(v, &l, 1, n, err));
+    if (l == 2)
+      OK(wm_variants_add(v, (int64_t[]){5, 2, 3}, 3, n, err));
+  }
+}
+
+/* One variant by itself: no stack, no trunk. */
+static void alone(wm_model_t *model, const wm_surrogates_t *surrogates, const wm_variants_t *v,
+                  int64_t variant, const wm_block_t *block, wm_workspace_t *ws, double *nll) {
+  int64_t d = wm_model_arch(model)->d_model, rows = block->rows;
+  float *h = zeroed(3 * rows * d, sizeof(float)), *x = h + rows * d, *y = x + rows * d;
+  OK(wm_model_embed(model, &block->batch, block->ids, h, err));
+  for (int64_t l = 0; l < wm_model_arch(model)->n_layers; l++) {
+    OK(wm_model_attend(model, l, &block->batch, h, x, ws, err));
+    if (wm_variants_path(v, variant, l) == WM_PATH_SURROGATE)
+      OK(wm_surrogates_apply(surrogates, l, x, rows, y, err));
+    else
+      OK(wm_model_mlp(model, l, x, rows, y, ws, err));
+    wm_residual_add(h, y, rows * d);
+  }
+  OK(wm_model_nll(model, h, rows, block->targets, nll, ws, err));
+  free(h);
+}
+
+static void stacked_branches_equal_single_models(void **state) {
+  wm_model_t *model = open_model(S.self, *state);
+  wm_fit_options_t o = all_layers(model);
+  wm_fit_summary_t s[64];
+  char path[512];
+  fit_to(S.self, model, &o, "stack", path, s);
+  wm_surrogates_t *surrogates = open_surrogates(S.self, model, path);
+  const wm_blocks_t *blocks = &S.evaluation_blocks;
+  wm_variants_t v;
+  make_variants(model, &v);
+  wm_block_t block;
+  wm_workspace_t *ws = NULL;
+  OK(wm_block_create(blocks, &block, err));
+  OK(wm_workspace_create(model, blocks->max_rows, blocks->windows->max_length, &ws, err));
+  float *nll = zeroed(v.n * blocks->max_rows, sizeof(float));
+  double *one = zeroed(blocks->max_rows, sizeof(double));
+  /* stacks of one, two and all slots */
+  for (int64_t rows = BLOCK; rows <= 16 * BLOCK; rows *= 4) {
+    wm_evaluator_t *e = NULL;
+    OK(wm_evaluator_create(model, surrogates, &v, blocks, v.n - 1, rows, &e, err));
+    for (int64_t b = 0; b < blocks->n; b += blocks->n - 1) {
+      wm_block_load(blocks, S.ids, b, &block);
+      OK(wm_evaluate_block(e, &block, 1, v.n - 1, nll, err));
+      for (int64_t variant = 0; variant < v.n; variant++) {
+        alone(model, surrogates, &v, variant, &block, ws, one);
+        for (int64_t r = 0, p = 0; r < block.rows; r++)
+          if (block.targets[r] >= 0)
+            assert_true(nll[variant * block.n_predictions + p++] == (float)one[r]);
+      }
+    }
+    wm_evaluator_free(e);
+  }
+  free(one);
+  free(nll);
+  wm_workspace_free(ws);
+  wm_block_destroy(&block);
+  wm_variants_destroy(&v);
+  wm_surrogates_close(surrogates);
+  wm_model_close(model);
+}
+
+static void run_sweep(const wm_comm_t *comm, wm_model_t *model, const wm_surrogates_t *surrogates,
+                      const wm_variants_t *v, int64_t group, wm_sweep_t *out) {
+  wm_sweep_options_t o = {.max_group = group,
+                          .stack_rows = 3 * BLOCK,
+                          .unit = WM_UNIT_WINDOW,
+                          .bootstrap = {.resamples = 500, .seed = 3, .confidence = 0.95}};
+  OK(wm_sweep_run(comm, model, surrogates, v, &S.evaluation_blocks, S.ids, &o, NULL, out, err));
+}
+
+/* The same surrogates: bitwise equal losses and statistics for any number of ranks, and for any
+ * grouping of the variants. */
+static void sweep_is_bitwise_equal(void **state) {
+  wm_model_t *world = open_model(S.world, *state), *self = open_model(S.self, *state);
+  wm_fit_options_t o = all_layers(world);
+  wm_fit_summary_t s[64];
+  char path[512];
+  fit_to(S.world, world, &o, "sweep", path, s);
+  wm_surrogates_t *sw = open_surrogates(S.world, world, path);
+  wm_surrogates_t *ss = open_surrogates(S.self, self, path);
+  wm_variants_t v;
+  make_variants(world, &v);
+  wm_sweep_t a, b;
+  size_t bytes = (size_t)(v.n * S.evaluation.n_predicted) * sizeof(float);
+  run_sweep(S.self, self, ss, &v, 64, &b);
+  for (int64_t group = 2; group <= 64; group += 62) {
+    run_sweep(S.world, world, sw, &v, group, &a);
+    assert_memory_equal(a.nll.data, b.nll.data, bytes);
+    assert_true(a.perplexity == b.perplexity);
+    for (int64_t i = 1; i < v.n; i++) {
+      assert_true(a.effects[i].delta == b.effects[i].delta);
+      assert_true(a.effects[i].low == b.effects[i].low);
+      assert_true(a.effects[i].high == b.effects[i].high);
+      assert_true(a.effects[i].p_holm == b.effects[i].p_holm);
+      assert_true(a.effects[i].delta != 0);
+    }
+    wm_sweep_destroy(&a);
+  }
+  wm_sweep_destroy(&b);
+  wm_variants_destroy(&v);
+  wm_surrogates_close(ss);
+  wm_surrogates_close(sw);
+  wm_model_close(self);
+  wm_model_close(world);
+}
+
+#define ON_BOTH(test)                                                                              \
+  {#test " (GPT-2)", test, NULL, NULL, "demo_gpt2"}, {                                             \
+#test " (GPT-NeoX)", test, NULL, NULL, "demo_gpt_neox"                                         \
+  }
+
+int main(int argc, char **argv) {
+  wm_h5_environment();
+  MPI_Init(&argc, &argv);
+  const struct CMUnitTest tests[] = {
+      ON_BOTH(fit_agrees_across_ranks),
+      ON_BOTH(layer_groups_change_nothing),
+      ON_BOTH(grids_agree),
+      ON_BOTH(heldout_r2_is_that_of_predictions),
+      ON_BOTH(stacked_branches_equal_single_models),
+      ON_BOTH(sweep_is_bitwise_equal),
+  };
+  int failed = cmocka_run_group_tests(tests, set_up, tear_down);
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed != 0;
+}
