@@ -7,6 +7,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ typedef struct {
 
 #define EMPTY_PAIR UINT64_MAX
 
-/* A direct-mapped cache line: bytes = 0 is a free slot. */
+/* A cache line: bytes = 0 is a free slot. */
 typedef struct {
   int32_t ids[CACHED_IDS];
   char word[CACHED_BYTES];
@@ -217,15 +218,22 @@ cleanup:
   return status;
 }
 
-/* Encodes a word of at most CACHED_BYTES bytes. */
+static inline bool holds(const cache_slot_t *slot, const char *word, int64_t bytes) {
+  return slot->bytes == bytes && memcmp(slot->word, word, (size_t)bytes) == 0;
+}
+
+/* Encodes a word of at most CACHED_BYTES bytes. A word has two slots; a new one takes the first,
+ * what was there moves to the second. */
 static void encode_cached(wm_bpe_t *bpe, const char *word, int64_t bytes, const int32_t **ids,
                           int64_t *count) {
-  cache_slot_t *slot = &bpe->cache[wm_hash(word, (size_t)bytes, 0) & (CACHE_SLOTS - 1)];
-  if (slot->bytes != bytes || memcmp(slot->word, word, (size_t)bytes) != 0) {
+  cache_slot_t *slot = &bpe->cache[wm_hash(word, (size_t)bytes, 0) & (CACHE_SLOTS - 2)];
+  if (!holds(slot, word, bytes) && !holds(++slot, word, bytes)) {
+    slot--;
     *count = encode_short(bpe, word, bytes);
     *ids = bpe->short_ids;
     if (*count > CACHED_IDS)
       return;
+    slot[1] = slot[0];
     slot->bytes = (uint8_t)bytes;
     slot->count = (uint8_t)*count;
     memcpy(slot->word, word, (size_t)bytes);

@@ -49,7 +49,9 @@ void wm_token_list_destroy(wm_token_list_t *list) {
   *list = (wm_token_list_t){0};
 }
 
-static wm_status_t reserve(wm_token_list_t *list, int64_t more, wm_error_t *err) {
+static inline wm_status_t reserve(wm_token_list_t *list, int64_t more, wm_error_t *err) {
+  if (list->count + more <= list->capacity)
+    return WM_OK;
   int64_t capacity = list->capacity;
   wm_status_t status = wm_grow((void **)&list->ids, &capacity, list->count, list->count + more,
                                sizeof *list->ids, "tokens", err);
