@@ -1,0 +1,140 @@
+/* tokenize: the corpora into tokens.h5 files (method.md, section 3). */
+#include "inputs.h"
+#include "stages.h"
+#include "wanamaker/base/progress.h"
+#include "wanamaker/base/timer.h"
+#include "wanamaker/io/files.h"
+#include "wanamaker/text/encode.h"
+#include "wanamaker/text/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a tokens.h5 was made from. */
+typedef struct {
+  uint64_t corpus, tokenizer;
+  int64_t bytes;
+  int ids; /* an .npy array: there is no text to encode */
+} origin_t;
+
+/* Rank 0 looks at the files; all get the result. Collective. */
+static wm_status_t find_origin(const wm_run_t *run, const wm_corpus_spec_t *spec, origin_t *out,
+                               wm_error_t *err) {
+  wm_corpus_t *corpus = NULL;
+  wm_tokenizer_t *tokenizer = NULL;
+  wm_status_t status = WM_OK;
+  *out = (origin_t){0};
+  if (run->comm->rank == 0) {
+    status = wm_corpus_open(spec, &corpus, err);
+    if (status == WM_OK) {
+      out->corpus = wm_corpus_fingerprint(corpus);
+      out->bytes = wm_corpus_bytes(corpus);
+      out->ids = wm_corpus_format(corpus) == WM_CORPUS_NPY;
+    }
+    if (status == WM_OK && !out->ids && wm_tokenizer_dir(run)[0] == '\0')
+      status = wm_fail(err, WM_USAGE, "tokenizer.path or model.path must be given");
+    if (status == WM_OK && !out->ids)
+      status = wm_tokenizer_open(wm_tokenizer_dir(run), &tokenizer, err);
+    if (status == WM_OK && !out->ids)
+      out->tokenizer = wm_tokenizer_fingerprint(tokenizer);
+    wm_tokenizer_close(tokenizer);
+    wm_corpus_close(corpus);
+  }
+  status = wm_agree(run->comm->world, status, err);
+  if (status == WM_OK)
+    MPI_Bcast(out, (int)sizeof *out, MPI_BYTE, 0, run->comm->world);
+  return status;
+}
+
+/* Collective. Is `path` the tokens of this origin? */
+static bool is_complete(const wm_run_t *run, const char *path, const origin_t *origin) {
+  wm_error_t ignored = {0};
+  wm_h5_t *file = NULL;
+  char expected[2][WM_STAGE_KEY_SIZE], *corpus = NULL, *tokenizer = NULL, *encoding = NULL;
+  int there = run->comm->rank == 0 && wm_file_exists(path);
+  MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
+  if (!there || wm_h5_open(run->comm->world, path, &file, &ignored) != WM_OK)
+    return false;
+  snprintf(expected[0], WM_STAGE_KEY_SIZE, "%016" PRIx64, origin->corpus);
+  snprintf(expected[1], WM_STAGE_KEY_SIZE, "%016" PRIx64, origin->tokenizer);
+  bool same = wm_h5_get_string(file, "/", "corpus_fingerprint", &corpus, &ignored) == WM_OK &&
+              wm_h5_get_string(file, "/", "tokenizer_fingerprint", &tokenizer, &ignored) == WM_OK &&
+              wm_h5_get_string(file, "/", "encoding", &encoding, &ignored) == WM_OK &&
+              strcmp(corpus, expected[0]) == 0 && strcmp(tokenizer, expected[1]) == 0 &&
+              strcmp(encoding, origin->ids ? "ids" : wm_encoding_of(run)) == 0;
+  free(corpus);
+  free(tokenizer);
+  free(encoding);
+  wm_h5_close(file);
+  return same;
+}
+
+static void show_progress(void *context, int64_t done, int64_t total) {
+  wm_progress_t *progress = context;
+  progress->total = total;
+  wm_progress_update(progress, done);
+}
+
+static wm_status_t encode(const wm_run_t *run, const char *name, const wm_corpus_spec_t *spec,
+                          const origin_t *origin, const char *path, wm_error_t *err) {
+  wm_progress_t progress;
+  wm_encode_stats_t s;
+  wm_progress_start(&progress, run->log, "tokenize", "bytes of this rank", origin->bytes);
+  bool documents = strcmp(wm_encoding_of(run), "documents") == 0;
+  wm_encode_request_t request = {.corpus = *spec,
+                                 .mode = documents ? WM_ENCODE_DOCUMENTS : WM_ENCODE_STREAM,
+                                 .tokenizer_dir = origin->ids ? NULL : wm_tokenizer_dir(run),
+                                 .out_path = path,
+                                 .configuration = run->provenance.configuration,
+                                 .progress = show_progress,
+                                 .context = &progress};
+  double start = wm_seconds();
+  wm_status_t status = wm_encode_corpus(run->comm, &request, run->log, &s, err);
+  if (status != WM_OK)
+    return status;
+  double seconds = wm_seconds() - start;
+  wm_log(run->log, WM_LOG_INFO,
+         "tokenize: %s: %" PRId64 " tokens in %" PRId64 " rows (%" PRId64
+         " not blank) of %.1f MB in %.2f s; wrote %s",
+         name, s.tokens, s.rows, s.documents, (double)s.bytes / 1e6, seconds, path);
+  return WM_OK;
+}
+
+static wm_status_t one_corpus(const wm_run_t *run, const char *name, wm_error_t *err) {
+  char path[WM_PATH_SIZE];
+  wm_corpus_spec_t spec = wm_corpus_spec(run, name);
+  origin_t origin;
+  wm_status_t status = wm_tokens_path(run, name, path, err);
+  if (status == WM_OK)
+    status = find_origin(run, &spec, &origin, err);
+  if (status != WM_OK)
+    return status;
+  if (is_complete(run, path, &origin)) {
+    wm_log(run->log, WM_LOG_INFO, "tokenize: %s is complete for these inputs; skipped", path);
+    return WM_OK;
+  }
+  if (run->dry_run) {
+    if (run->comm->rank == 0)
+      fprintf(run->out, "tokenize: %s (%.1f MB, %s) into %s\n", spec.path,
+              (double)origin.bytes / 1e6, origin.ids ? "ids" : wm_encoding_of(run), path);
+    return WM_OK;
+  }
+  return encode(run, name, &spec, &origin, path, err);
+}
+
+wm_status_t wm_stage_tokenize(const wm_run_t *run, wm_error_t *err) {
+  const char *name;
+  int64_t n = 0;
+  wm_status_t status = WM_OK;
+  for (; status == WM_OK && (name = wm_config_name(run->config, "corpora.", n)) != NULL; n++)
+    status = one_corpus(run, name, err);
+  if (n == 0)
+    return wm_fail(err, WM_USAGE, "no corpus is given: corpora.NAME.path is missing");
+  return status;
+}
+
+wm_status_t wm_job_tokenize(const wm_run_t *run, wm_error_t *err) {
+  wm_status_t status = wm_output_ready(run, err);
+  return status == WM_OK ? wm_stage_tokenize(run, err) : status;
+}

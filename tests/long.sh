@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The long tier (tests/run.sh --all): the reference stack in a virtual environment, the other product
+# backend, MPICH, and sanitizers.
+#   bash tests/long.sh BUILD_DIR     BUILD_DIR: a finished build, e.g. build/tests
+# WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+source jobs/setup.sh
+build=$1
+venv=build/oracle
+failed=()
+
+part() {
+  local name=$1
+  shift
+  echo "== $name =="
+  "$@" || failed+=("$name")
+}
+
+reference_stack() {
+  wm_install python3-venv python3-torch python3-numpy python3-h5py
+  [ -x $venv/bin/python ] || /usr/bin/python3 -m venv --system-site-packages $venv
+  $venv/bin/pip install -q -r tests/oracle/requirements.txt
+}
+
+oracle_pipeline() {
+  local text=build/demo_text.txt model
+  [ -s $text ] || bash jobs/demo_text.sh $text
+  for model in demo_gpt2 demo_gpt_neox; do
+    $venv/bin/python tests/oracle/pipeline_compare.py "$build/wanamaker" "tests/data/$model" $text \
+      "build/oracle_run/$model" --protocol stream || return 1
+    $venv/bin/python tests/oracle/pipeline_compare.py "$build/wanamaker" "tests/data/$model" $text \
+      "build/oracle_run/$model.documents" --protocol documents --keep-newline --ranks 2 || return 1
+  done
+}
+
+oracle_models() {
+  $venv/bin/python tests/oracle/model_compare.py "$build/tests/oracle/forward_tool" \
+    tests/data/demo_gpt2 tests/data/demo_gpt_neox
+}
+
+oracle_tokenizer() {
+  $venv/bin/python tests/oracle/tokenizer_compare.py "$build/tests/oracle/tokenize_tool"
+}
+
+overlap() {
+  $venv/bin/python tests/oracle/overlap_check.py
+}
+
+cblas() {
+  wm_build build/cblas -DWM_GEMM=cblas -DWM_WERROR=ON &&
+    (cd build/cblas && ctest --output-on-failure --timeout 600)
+}
+
+mpich() {
+  wm_install mpich libmpich-dev libhdf5-mpich-dev libscalapack-mpich-dev
+  wm_build build/mpich -DWM_HDF5_PKG=hdf5-mpich -DWM_SCALAPACK=scalapack-mpich \
+    -DMPI_C_COMPILER=mpicc.mpich -DMPIEXEC_EXECUTABLE=/usr/bin/mpiexec.mpich &&
+    (cd build/mpich && ctest --output-on-failure --timeout 600)
+}
+
+sanitizers() {
+  wm_build build/sanitize -DWM_SANITIZE=ON -DWM_WERROR=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo &&
+    (cd build/sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure --timeout 1200)
+}
+
+part "reference stack" reference_stack
+part "oracle: models" oracle_models
+part "oracle: tokenizer" oracle_tokenizer
+part "oracle: pipeline" oracle_pipeline
+part "demo text is disjoint from the training text" overlap
+part "CBLAS backend" cblas
+part "MPICH" mpich
+part "sanitizers" sanitizers
+
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'failed: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "the long tier passed"
