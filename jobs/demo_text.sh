@@ -85,7 +85,7 @@ lexicon && /^   :/ { started = 1; inside = 1 }
         gsub(/[ \t]+/, " ", line)
         sub(/^ /, "", line)
         sub(/ $/, "", line)
-        text = text (i > 1 ? " " : "") line
+        if (line != "") text = text (text == "" ? "" : " ") line
     }
 }
 inside && /^   :/ {
