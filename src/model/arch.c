@@ -140,14 +140,17 @@ static bool store(const value_t *value, const wm_arch_key_t *k, wm_arch_t *arch)
   return changed;
 }
 
-/* The earlier key of the same field that config.json gives, NULL if there is none. */
-static const wm_arch_key_t *earlier_key(const json_t *config, const wm_arch_key_t *k, int mask) {
+static bool is_given(const json_t *config, const char *key) {
+  const json_t *value = json_object_get(config, key);
+  return value != NULL && !json_is_null(value);
+}
+
+/* The first key of the same field, of those that config.json gives or of all; NULL: none. */
+static const char *earlier_key(const json_t *config, const wm_arch_key_t *k, int mask, bool given) {
   for (const wm_arch_key_t *e = wm_arch_keys; e != k; e++)
-    if (e->field == k->field && (e->families & mask) != 0) {
-      const json_t *value = json_object_get(config, e->key);
-      if (value != NULL && !json_is_null(value))
-        return e;
-    }
+    if (e->field == k->field && (e->families & mask) != 0 && !e->foreign &&
+        (!given || is_given(config, e->key)))
+      return e->key;
   return NULL;
 }
 
@@ -156,17 +159,16 @@ static wm_status_t read_keys(const json_t *config, const char *file, bool foreig
                              wm_error_t *err) {
   int mask = wm_arch_family_mask(arch->family);
   for (const wm_arch_key_t *k = wm_arch_keys; k->key != NULL; k++) {
-    const json_t *json = json_object_get(config, k->key);
-    if ((k->families & mask) == 0 || k->foreign != foreign || json == NULL || json_is_null(json))
+    if ((k->families & mask) == 0 || k->foreign != foreign || !is_given(config, k->key))
       continue;
     value_t value;
     wm_status_t status = read_value(config, file, k, &value, err);
     if (status != WM_OK)
       return status;
-    const wm_arch_key_t *earlier = earlier_key(config, k, mask);
-    if (store(&value, k, arch) && (foreign || earlier != NULL))
-      return wm_fail(err, WM_INPUT, "%s: \"%s\" contradicts %s", file, k->key,
-                     earlier != NULL ? earlier->key : "the default of the key that counts");
+    const char *earlier = earlier_key(config, k, mask, !foreign);
+    if (store(&value, k, arch) && earlier != NULL)
+      return wm_fail(err, WM_INPUT, "%s: \"%s\" contradicts \"%s\" (or its default)", file, k->key,
+                     earlier);
   }
   return WM_OK;
 }

@@ -8,9 +8,13 @@
 #include <omp.h>
 
 void wm_exp_rows(const float *x, int64_t count, float *out) {
-#pragma omp simd
-  for (int64_t i = 0; i < count; i++)
-    out[i] = wm_exp_f32(x[i]);
+  int64_t i = 0;
+  for (; i + WM_LANES <= count; i += WM_LANES)
+    wm_lanes_store(out + i, wm_lanes_exp(wm_lanes_load(x + i)));
+  if (i < count) {
+    wm_lanes_t rest = wm_lanes_exp(wm_lanes_load_part(x + i, count - i, 0));
+    memcpy(out + i, &rest, (size_t)(count - i) * sizeof *out);
+  }
 }
 
 int64_t wm_query_blocks(int64_t n_sequences, const int64_t *starts, wm_query_block_t *blocks) {
@@ -33,31 +37,22 @@ int64_t wm_attention_scratch(int64_t max_length) {
   return WM_QUERY_BLOCK * scores_stride(max_length);
 }
 
-static float row_max(const float *x, int64_t n) {
-  float max = x[0];
-#pragma omp simd reduction(max : max)
-  for (int64_t i = 0; i < n; i++)
-    max = x[i] > max ? x[i] : max;
-  return max;
-}
-
-/* x[0 .. n - 1] <- softmax of itself; x[n .. width - 1] <- 0. */
-static void softmax_row(float *x, int64_t n, int64_t width) {
-  float max = row_max(x, n);
-#pragma omp simd
-  for (int64_t i = 0; i < n; i++)
-    x[i] = wm_exp_f32(x[i] - max);
-  wm_lanes_t lanes = {0};
-  int64_t i = 0;
-  for (; i + WM_LANES <= n; i += WM_LANES)
-    lanes += wm_lanes_load(x + i);
-  if (i < n)
-    lanes += wm_lanes_load_part(x + i, n - i, 0);
-  float factor = (float)(1.0 / wm_lanes_sum(lanes));
-#pragma omp simd
-  for (int64_t j = 0; j < n; j++)
-    x[j] *= factor;
-  memset(x + n, 0, (size_t)(width - n) * sizeof *x);
+/* x[0 .. n - 1] <- e^(x - max), x[n .. width - 1] <- 0; returns 1 / sum. Up to the next whole
+ * vector x is ours to write. */
+static float softmax_row(float *x, int64_t n, int64_t width) {
+  float max = wm_row_max(x, n);
+  int64_t whole = (n + WM_LANES - 1) / WM_LANES * WM_LANES;
+  for (int64_t i = n; i < whole; i++)
+    x[i] = -INFINITY;
+  wm_lanes_t sum = {0};
+  for (int64_t i = 0; i < whole; i += WM_LANES) {
+    wm_lanes_t e = wm_lanes_exp(wm_lanes_load(x + i) - max);
+    wm_lanes_store(x + i, e);
+    sum += e;
+  }
+  if (whole < width)
+    memset(x + whole, 0, (size_t)(width - whole) * sizeof *x);
+  return (float)(1.0 / wm_lanes_sum(sum));
 }
 
 static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
@@ -68,15 +63,20 @@ static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
   const float *query = first + block->first_query * l->row_stride;
   const float *key = first + l->part_stride, *value = key + l->part_stride;
   int64_t width = l->n_heads * l->d_head;
+  float factors[WM_QUERY_BLOCK];
   wm_status_t status = wm_sgemm_serial('N', 'T', block->n, keys, l->d_head, scale, query,
                                        l->row_stride, key, l->row_stride, 0, scores, stride, err);
   if (status != WM_OK)
     return status;
   for (int64_t i = 0; i < block->n; i++)
-    softmax_row(scores + i * stride, block->first_query + i + 1, keys);
+    factors[i] = softmax_row(scores + i * stride, block->first_query + i + 1, keys);
   float *target = out + (block->first_row + block->first_query) * width + head * l->d_head;
-  return wm_sgemm_serial('N', 'N', block->n, l->d_head, keys, 1, scores, stride, value,
-                         l->row_stride, 0, target, width, err);
+  status = wm_sgemm_serial('N', 'N', block->n, l->d_head, keys, 1, scores, stride, value,
+                           l->row_stride, 0, target, width, err);
+  for (int64_t i = 0; status == WM_OK && i < block->n; i++)
+    for (int64_t j = 0; j < l->d_head; j++)
+      target[i * width + j] *= factors[i];
+  return status;
 }
 
 wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,

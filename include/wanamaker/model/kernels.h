@@ -87,10 +87,9 @@ typedef struct {
 } wm_log_sum_t;
 
 void wm_log_sum_init(wm_log_sum_t *state, int64_t rows);
-/* Takes in logits[rows, width] of vocabulary entries first .. first + width - 1; `logits` is
- * scratch afterwards. */
-void wm_log_sum_add(wm_log_sum_t *state, float *logits, int64_t rows, int64_t first, int64_t width,
-                    const int32_t *targets);
+/* Takes in logits[rows, width] of vocabulary entries first .. first + width - 1. */
+void wm_log_sum_add(wm_log_sum_t *state, const float *logits, int64_t rows, int64_t first,
+                    int64_t width, const int32_t *targets);
 /* log(sum) + max - target's logit. */
 double wm_log_sum_nll(const wm_log_sum_t *state);
 
