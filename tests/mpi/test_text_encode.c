@@ -1,0 +1,202 @@
+/* tokens.h5 must be the same file for any number of ranks, and a failure is everyone's. The
+ * contents are tested by tests/unit/test_text_shard.c. */
+#include "test_io_mpi.h"
+
+#include "wanamaker/io/tokens.h"
+#include "wanamaker/text/encode.h"
+
+static wm_error_t err;
+static char tokenizer_path[PATH];
+
+static const char *file_name(const char *name) {
+  static char paths[4][2 * PATH];
+  static int next;
+  char *path = paths[next++ % 4];
+  join(path, dir, name);
+  return path;
+}
+
+static void put(const char *name, const void *data, size_t bytes) {
+  if (comm->rank == 0)
+    write_file(dir, name, data, bytes);
+  MPI_Barrier(comm->world);
+}
+
+static char *contents(const char *name, int64_t *bytes) {
+  wm_map_t map;
+  CHECK_OK(wm_map_open(file_name(name), &map, &err));
+  char *copy = malloc((size_t)map.bytes);
+  CHECK(copy != NULL);
+  memcpy(copy, map.data, (size_t)map.bytes);
+  *bytes = map.bytes;
+  wm_map_close(&map);
+  return copy;
+}
+
+static wm_encode_request_t request_of(const char *corpus, wm_encode_mode_t mode) {
+  return (wm_encode_request_t){.corpus = {.path = file_name(corpus)},
+                               .mode = mode,
+                               .tokenizer_dir = tokenizer_path,
+                               .configuration = "corpus = \"test\";\n"};
+}
+
+/* Encodes on rank 0 alone and on all ranks, and compares the files. */
+static wm_encode_stats_t check_same_file(wm_encode_request_t request) {
+  wm_encode_stats_t stats, alone = {0};
+  if (comm->rank == 0) {
+    wm_comm_t *self;
+    CHECK_OK(wm_comm_create(MPI_COMM_SELF, &self, &err));
+    request.out_path = file_name("alone.h5");
+    CHECK_OK(wm_encode_corpus(self, &request, NULL, &alone, &err));
+    wm_comm_free(self);
+  }
+  request.out_path = file_name("all.h5");
+  CHECK_OK(wm_encode_corpus(comm, &request, NULL, &stats, &err));
+  CHECK(wm_all_equal(comm->world, &stats, sizeof stats));
+  if (comm->rank == 0) {
+    int64_t bytes_alone, bytes_all;
+    char *file_alone = contents("alone.h5", &bytes_alone),
+         *file_all = contents("all.h5", &bytes_all);
+    CHECK(bytes_alone == bytes_all);
+    CHECK(memcmp(file_alone, file_all, (size_t)bytes_all) == 0);
+    CHECK(memcmp(&alone, &stats, sizeof stats) == 0);
+    free(file_alone);
+    free(file_all);
+  }
+  MPI_Barrier(comm->world);
+  return stats;
+}
+
+static const char LITTLE[] = "a b";
+static const char SMALL[] =
+    " = Title = \n\nThe boats' number: 17.\n\nIt wasn't his\xFF. caf\xC3\xA9\n";
+static const char ROWS[] = "\n{\"text\": \"The quay\\n flooded\"}\n\n{\"text\": \"\"}\n"
+                           "{\"text\": \"lone \\ud800 half\"}\n";
+
+static void test_same_file_for_any_number_of_ranks(void **state) {
+  (void)state;
+  enum { REPEATS = 24000 }; /* more than one chunk of the encoder */
+  size_t unit = sizeof SMALL - 1;
+  char *large = malloc(REPEATS * unit);
+  CHECK(large != NULL);
+  for (size_t i = 0; i < REPEATS; i++)
+    memcpy(large + i * unit, SMALL, unit);
+  put("little.txt", LITTLE, sizeof LITTLE - 1);
+  put("small.txt", SMALL, unit);
+  put("large.txt", large, REPEATS * unit);
+  put("rows.jsonl", ROWS, sizeof ROWS - 1);
+  free(large);
+  for (int mode = WM_ENCODE_DOCUMENTS; mode <= WM_ENCODE_STREAM; mode++) {
+    CHECK(check_same_file(request_of("little.txt", mode)).rows == 1);
+    wm_encode_stats_t small = check_same_file(request_of("small.txt", mode));
+    CHECK(small.rows == 5 && small.documents == 3 && small.replaced == 1);
+    CHECK(small.bytes == (int64_t)unit && small.tokens > 10);
+    wm_encode_stats_t many = check_same_file(request_of("large.txt", mode));
+    CHECK(many.rows == 5 * REPEATS && many.replaced == REPEATS);
+    wm_encode_stats_t rows = check_same_file(request_of("rows.jsonl", mode));
+    CHECK(rows.rows == 3 && rows.documents == 2 && rows.replaced == 1);
+  }
+}
+
+/* NumPy format 1, one-dimensional uint16. */
+static void put_array(const char *name, const uint16_t *ids, int n) {
+  char file[2048] = "\x93NUMPY\x01";
+  snprintf(file + 10, 119, "%-117s\n",
+           n == 3 ? "{'descr': '<u2', 'fortran_order': False, 'shape': (3,), }"
+                  : "{'descr': '<u2', 'fortran_order': False, 'shape': (100,), }");
+  file[8] = 118;
+  memcpy(file + 128, ids, (size_t)n * sizeof *ids);
+  put(name, file, 128 + (size_t)n * sizeof *ids);
+}
+
+static void test_arrays_of_ids(void **state) {
+  (void)state;
+  uint16_t ids[100];
+  for (int i = 0; i < 100; i++)
+    ids[i] = (uint16_t)(i * 3);
+  put_array("many.npy", ids, 100);
+  put_array("few.npy", ids, 3);
+  wm_encode_stats_t stats = check_same_file(request_of("many.npy", WM_ENCODE_STREAM));
+  CHECK(stats.tokens == 100 && stats.rows == 1);
+  CHECK(check_same_file(request_of("few.npy", WM_ENCODE_DOCUMENTS)).tokens == 3);
+
+  wm_encode_request_t request = request_of("many.npy", WM_ENCODE_STREAM);
+  request.tokenizer_dir = NULL;
+  check_same_file(request);
+  wm_tokens_t *tokens;
+  CHECK_OK(wm_tokens_open(comm, file_name("all.h5"), &tokens, &err));
+  CHECK(wm_tokens_info(tokens)->vocab_size == 298);
+  CHECK(strcmp(wm_tokens_info(tokens)->encoding, "ids") == 0);
+  CHECK(wm_tokens_ids(tokens)[99] == 297);
+  wm_tokens_close(tokens);
+
+  ids[99] = 60000; /* the last rank's */
+  put_array("many.npy", ids, 100);
+  request = request_of("many.npy", WM_ENCODE_STREAM);
+  request.out_path = file_name("bad.h5");
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "token 99");
+  CHECK(!wm_file_exists(file_name("bad.h5")));
+}
+
+static void test_failures_are_everyones(void **state) {
+  (void)state;
+  static const char broken[] =
+      "{\"text\": \"a\"}\n{\"text\": \"b\"}\n{\"text\": \"c\"}\n{\"text\": 3}\n";
+  wm_encode_stats_t stats;
+  put("empty_rows.txt", "\n \n\n", 4);
+  put("nothing.txt", "\n", 1);
+  put("broken.jsonl", broken, sizeof broken - 1);
+  wm_encode_request_t request = request_of("empty_rows.txt", WM_ENCODE_DOCUMENTS);
+  request.out_path = file_name("none.h5");
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "empty_rows.txt");
+  request.corpus.path = file_name("nothing.txt");
+  request.mode = WM_ENCODE_STREAM;
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "nothing.txt");
+  request.corpus.path = file_name("broken.jsonl");
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "broken.jsonl");
+  request.corpus.path = file_name("absent.txt");
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "absent.txt");
+  request.corpus.path = file_name("empty_rows.txt");
+  request.tokenizer_dir = dir;
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_INPUT, "no tokenizer");
+  request.tokenizer_dir = NULL;
+  CHECK_FAILS(wm_encode_corpus(comm, &request, NULL, &stats, &err), WM_USAGE, "needs a tokenizer");
+  CHECK(!wm_file_exists(file_name("none.h5")));
+}
+
+typedef struct {
+  int64_t last, total;
+  bool good;
+} progress_t;
+
+static void see_progress(void *context, int64_t done, int64_t total) {
+  progress_t *p = context;
+  p->good = p->good && done >= p->last && done <= total;
+  p->last = done;
+  p->total = total;
+}
+
+static void test_progress(void **state) {
+  (void)state;
+  wm_encode_stats_t stats;
+  for (int mode = WM_ENCODE_DOCUMENTS; mode <= WM_ENCODE_STREAM; mode++) {
+    progress_t seen = {.last = -1, .good = true};
+    wm_encode_request_t request = request_of("large.txt", mode);
+    request.out_path = file_name("all.h5");
+    request.progress = see_progress;
+    request.context = &seen;
+    CHECK_OK(wm_encode_corpus(comm, &request, NULL, &stats, &err));
+    CHECK(seen.good && seen.last == seen.total && seen.total > 0);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_same_file_for_any_number_of_ranks),
+      cmocka_unit_test(test_arrays_of_ids),
+      cmocka_unit_test(test_failures_are_everyones),
+      cmocka_unit_test(test_progress),
+  };
+  snprintf(tokenizer_path, sizeof tokenizer_path, "%s/tokenizer/neox", getenv("WM_TEST_DATA"));
+  return run_mpi_tests(tests, sizeof tests / sizeof tests[0]);
+}
