@@ -222,7 +222,7 @@ wm_status_t wm_fit_write_tables(wm_fit_t *f, wm_error_t *err) {
       f->comm->world, wm_alloc(&scratch, n * columns(f), sizeof(double), "results", err), err);
   if (status != WM_OK)
     return status;
-  WM_TRY(write_all(f, "/layers", H5T_STD_I32LE, H5T_NATIVE_INT64, n, 0, "[layer] layer numbers",
+  WM_TRY(write_all(f, "/layers", H5T_STD_I64LE, H5T_NATIVE_INT64, n, 0, "[layer] layer numbers",
                    f->options->layers, err));
   for (int c = 0; c < SCALARS; c++)
     WM_TRY(write_columns(f, scalars[c].path, c, 0, scalars[c].description, scratch, err));

@@ -1,6 +1,6 @@
 /* Linear surrogates of MLPs: surrogates.h5 and their use (method.md, section 1).
  *
- *   /layers              [n] int32           layers that have a surrogate, ascending
+ *   /layers              [n] int64           layers that have a surrogate, ascending
  *   /weight              [n, D, D] float64   W, [in, out]: prediction y = x W + b
  *   /bias                [n, D] float64      b
  *   /fit/r2              [n] float64         1 - SSE / total on the fit rows
