@@ -4,6 +4,14 @@
 
 #include "wanamaker/base/config.h"
 
+enum { WM_KEY_SIZE = 200 }; /* of dotted keys, with the terminator */
+
+/* What a name may consist of after its first letter. */
+#define WM_NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+
+/* Ends the lines of wm_config_text() whose values nobody gave, so that who parses it can tell. */
+#define WM_DEFAULT_MARK "# default, not given"
+
 typedef struct {
   char *key;
   const wm_schema_t *schema;
@@ -32,6 +40,10 @@ wm_status_t wm_config_slot(wm_config_t *config, const char *key, wm_setting_t **
                            wm_error_t *err);
 wm_status_t wm_config_note_name(wm_config_t *config, const char *pattern, const char *key,
                                 wm_error_t *err);
+/* The valid key that is most like `key`, cut to `size`. */
+void wm_config_nearest(const wm_schema_t *schema, const char *key, char *out, size_t size);
+/* Refuses what libconfig would misread; `name` is what messages call the text. */
+wm_status_t wm_config_scan(const char *text, const char *name, wm_error_t *err);
 /* Writes config->text. */
 wm_status_t wm_config_render(wm_config_t *config, wm_error_t *err);
 

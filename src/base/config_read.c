@@ -12,112 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { KEY_SIZE = 200, MAX_CONFIG_BYTES = 1 << 20 };
-
-/* --- what libconfig 1.5 would get wrong without a word -------------------------------------- */
-
-/* An integer as written at `at`; *length its extent. False if it wraps as a 32-bit number: only
- * decimal needs looking at, hexadecimal is refused (no setting is a bit pattern). */
-static bool integer_fits(const char *at, size_t *length) {
-  char *end;
-  errno = 0;
-  long long value = strtoll(at, &end, 10);
-  *length = (size_t)(end - at);
-  bool is_float = *end == '.' || *end == 'e' || *end == 'E';
-  if (is_float) {
-    strtod(at, &end);
-    *length = (size_t)(end - at);
-    return true;
-  }
-  if (*end == 'L')
-    return errno == 0;
-  return errno == 0 && value >= INT_MIN && value <= INT_MAX;
-}
-
-static const char *skip_comment(const char *p, int *line) {
-  if (p[0] == '#' || (p[0] == '/' && p[1] == '/'))
-    return p + strcspn(p, "\n");
-  for (p += 2; *p != '\0' && !(p[0] == '*' && p[1] == '/'); p++)
-    *line += *p == '\n';
-  return *p == '\0' ? p : p + 2;
-}
-
-static const char *skip_string(const char *p, int *line) {
-  for (p++; *p != '\0' && *p != '"'; p++) {
-    if (*p == '\\' && p[1] != '\0')
-      p++;
-    *line += *p == '\n';
-  }
-  return *p == '\0' ? p : p + 1;
-}
-
-/* Scans for integers that would wrap, and for directives. */
-static wm_status_t scan_text(const char *text, const char *name, wm_error_t *err) {
-  int line = 1;
-  for (const char *p = text; *p != '\0';) {
-    if (*p == '"') {
-      p = skip_string(p, &line);
-    } else if (*p == '#' || (p[0] == '/' && (p[1] == '/' || p[1] == '*'))) {
-      p = skip_comment(p, &line);
-    } else if (*p == '@') {
-      return wm_fail(err, WM_USAGE, "%s:%d: directives such as @include are not supported", name,
-                     line);
-    } else if (isalpha((unsigned char)*p) || *p == '_') {
-      p += strspn(p, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-*");
-    } else if (isdigit((unsigned char)*p) || (*p == '-' && isdigit((unsigned char)p[1]))) {
-      size_t length;
-      if (p[0] == '0' && (p[1] == 'x' || p[1] == 'X'))
-        return wm_fail(err, WM_USAGE, "%s:%d: write numbers in decimal", name, line);
-      if (!integer_fits(p, &length))
-        return wm_fail(err, WM_USAGE,
-                       "%s:%d: the integer %.*s does not fit 32 bits; write it with the suffix L",
-                       name, line, (int)length, p);
-      p += length > 0 ? length : 1;
-    } else {
-      line += *p++ == '\n';
-    }
-  }
-  return WM_OK;
-}
-
-/* --- the nearest valid key ------------------------------------------------------------------- */
-
-static int edit_distance(const char *a, const char *b) {
-  int row[KEY_SIZE + 1];
-  int nb = (int)strlen(b);
-  if (nb > KEY_SIZE || strlen(a) > KEY_SIZE)
-    return INT_MAX;
-  for (int j = 0; j <= nb; j++)
-    row[j] = j;
-  for (int i = 1; a[i - 1] != '\0'; i++) {
-    int diagonal = row[0];
-    row[0] = i;
-    for (int j = 1; j <= nb; j++) {
-      int up = row[j];
-      int best = diagonal + (a[i - 1] != b[j - 1]);
-      if (up + 1 < best)
-        best = up + 1;
-      if (row[j - 1] + 1 < best)
-        best = row[j - 1] + 1;
-      row[j] = best;
-      diagonal = up;
-    }
-  }
-  return row[nb];
-}
-
-static const char *nearest_key(const wm_schema_t *schema, const char *key) {
-  const char *best = NULL;
-  int least = INT_MAX;
-  for (; schema->key != NULL; schema++) {
-    int d = edit_distance(key, schema->key);
-    if (d < least) {
-      least = d;
-      best = schema->key;
-    }
-  }
-  return best;
-}
+/* libconfig compares every name with all others of its group: the limit keeps that to seconds. */
+enum { KEY_SIZE = WM_KEY_SIZE, NAME_SIZE = 64, MAX_CONFIG_BYTES = 1 << 18 };
 
 /* --- values ----------------------------------------------------------------------------------- */
 
@@ -253,7 +149,7 @@ static bool among(const char *choices, const char *value) {
 
 static wm_status_t take_text(wm_setting_t *s, const char *value, place_t at, wm_error_t *err) {
   if (s->schema->type == WM_SETTING_CHOICE && !among(s->schema->choices, value))
-    return fail_at(err, at, s->key, "= \"%s\" must be one of: %s", value, s->schema->choices);
+    return fail_at(err, at, s->key, "= \"%.60s\" must be one of: %s", value, s->schema->choices);
   return wm_strdup(&s->string, value, err);
 }
 
@@ -316,18 +212,35 @@ static wm_status_t take_value(wm_setting_t *s, const config_setting_t *node, pla
 
 /* --- file, overrides, defaults ---------------------------------------------------------------- */
 
+/* Can every component of `key` be written in a file? Overrides could hold anything. */
+static bool is_key(const char *key) {
+  for (;; key++) {
+    size_t length = strspn(key, WM_NAME_CHARS);
+    if (length == 0 || length > NAME_SIZE || !isalpha((unsigned char)*key))
+      return false;
+    key += length;
+    if (*key != '.')
+      return *key == '\0';
+  }
+}
+
 /* Finds or makes the setting of a key that the user wrote. */
 static wm_status_t user_slot(wm_config_t *c, const char *key, place_t at, wm_setting_t **out,
                              wm_error_t *err) {
   const wm_schema_t *e = wm_config_schema_of(c->schema, key);
-  if (e == NULL)
-    return fail_at(err, at, key, "is not a setting; the nearest is %s",
-                   nearest_key(c->schema, key));
+  if (e == NULL) {
+    char nearest[2 * KEY_SIZE];
+    wm_config_nearest(c->schema, key, nearest, sizeof nearest);
+    return fail_at(err, at, key, "is not a setting; the nearest is %s", nearest);
+  }
+  if (!is_key(key))
+    return fail_at(err, at, key,
+                   "holds a name that is not a letter followed by at most %d letters, digits, _ "
+                   "or -",
+                   NAME_SIZE - 1);
   wm_status_t status = wm_config_note_name(c, e->key, key, err);
   if (status == WM_OK)
     status = wm_config_slot(c, key, out, err);
-  if (status == WM_OK)
-    (*out)->given = true;
   return status;
 }
 
@@ -345,28 +258,52 @@ static bool is_group_key(const wm_schema_t *schema, const char *key) {
   return false;
 }
 
-static wm_status_t walk(wm_config_t *c, const config_setting_t *node, const char *prefix,
-                        const char *file, wm_error_t *err) {
+/* A text that is being read, and how far. */
+typedef struct {
+  wm_config_t *config;
+  const char *file;
+  const char *at; /* start of line number `line` */
+  int line;
+} reader_t;
+
+/* Does `line` end in WM_DEFAULT_MARK? Lines are asked for in ascending order. */
+static bool marks_default(reader_t *r, int line) {
+  for (; r->line < line && *r->at != '\0'; r->line++) {
+    r->at += strcspn(r->at, "\n");
+    r->at += *r->at == '\n';
+  }
+  size_t length = strcspn(r->at, "\n"), mark = strlen(WM_DEFAULT_MARK);
+  return length >= mark && strncmp(r->at + length - mark, WM_DEFAULT_MARK, mark) == 0;
+}
+
+static wm_status_t walk(reader_t *r, const config_setting_t *node, const char *prefix,
+                        wm_error_t *err) {
+  const wm_schema_t *schema = r->config->schema;
   int n = config_setting_length(node);
   for (int i = 0; i < n; i++) {
     const config_setting_t *child = config_setting_get_elem(node, (unsigned int)i);
-    place_t at = {file, (int)config_setting_source_line(child)};
+    place_t at = {r->file, (int)config_setting_source_line(child)};
     char key[KEY_SIZE];
     if (snprintf(key, sizeof key, "%s%s", prefix, config_setting_name(child)) >=
         (int)sizeof key - 1)
       return fail_at(err, at, config_setting_name(child), "is too long a name");
     wm_status_t status;
     if (config_setting_is_group(child)) {
-      if (!is_group_key(c->schema, key))
+      if (!is_group_key(schema, key)) {
+        char nearest[2 * KEY_SIZE];
+        wm_config_nearest(schema, key, nearest, sizeof nearest);
         return fail_at(err, at, key, "is not a group of settings; the nearest setting is %s",
-                       nearest_key(c->schema, key));
+                       nearest);
+      }
       strcat(key, ".");
-      status = walk(c, child, key, file, err);
+      status = walk(r, child, key, err);
     } else {
       wm_setting_t *s;
-      status = user_slot(c, key, at, &s, err);
-      if (status == WM_OK)
+      status = user_slot(r->config, key, at, &s, err);
+      if (status == WM_OK) {
+        s->given = !marks_default(r, at.line);
         status = take_value(s, child, at, err);
+      }
     }
     if (status != WM_OK)
       return status;
@@ -375,13 +312,20 @@ static wm_status_t walk(wm_config_t *c, const config_setting_t *node, const char
 }
 
 static wm_status_t parse_into(config_t *tree, const char *text, const char *name, wm_error_t *err) {
-  wm_status_t status = scan_text(text, name, err);
+  wm_status_t status = wm_config_scan(text, name, err);
   if (status != WM_OK)
     return status;
-  if (config_read_string(tree, text) != CONFIG_TRUE)
-    return wm_fail(err, WM_USAGE, "%s:%d: %s", name, config_error_line(tree),
-                   config_error_text(tree));
-  return WM_OK;
+  char *whole = wm_format("%s\n", text); /* libconfig knows no comment without an end of line */
+  if (whole == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "cannot allocate the text of a configuration");
+  if (config_read_string(tree, whole) != CONFIG_TRUE) {
+    const char *what = config_error_text(tree);
+    bool mixed = strstr(what, "mismatched element") != NULL;
+    status = wm_fail(err, WM_USAGE, "%s:%d: %s%s", name, config_error_line(tree), what,
+                     mixed ? " (write all of them alike: 1.0, or with the suffix L)" : "");
+  }
+  free(whole);
+  return status;
 }
 
 /* Reads `text` as the value of `s`: libconfig's syntax, or for strings also the bare word. */
@@ -419,7 +363,10 @@ static wm_status_t apply_override(wm_config_t *c, const char *override, wm_error
     return wm_fail(err, WM_USAGE, "command line: too long a name in \"%.60s...\"", override);
   wm_setting_t *s;
   wm_status_t status = user_slot(c, key, at, &s, err);
-  return status == WM_OK ? take_literal(s, equals + 1, at, err) : status;
+  if (status != WM_OK)
+    return status;
+  s->given = true;
+  return take_literal(s, equals + 1, at, err);
 }
 
 static wm_status_t default_of(wm_config_t *c, const wm_schema_t *e, const char *key, unsigned job,
@@ -471,8 +418,11 @@ wm_status_t wm_config_parse(const wm_schema_t *schema, const char *text, const c
   WM_TRY(wm_alloc(&memory, 1, sizeof *c, "configuration", err));
   c = memory;
   c->schema = schema;
+  if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the byte order mark of some editors */
+    text += 3;
   WM_TRY(parse_into(&tree, text, name, err));
-  WM_TRY(walk(c, config_root_setting(&tree), "", name, err));
+  reader_t reader = {.config = c, .file = name, .at = text, .line = 1};
+  WM_TRY(walk(&reader, config_root_setting(&tree), "", err));
   for (int i = 0; i < n_overrides; i++)
     WM_TRY(apply_override(c, overrides[i], err));
   WM_TRY(fill_defaults(c, job, err));
@@ -485,28 +435,41 @@ cleanup:
   return status;
 }
 
+/* Is `path` a regular file of a configuration's size? Asked before it is opened: to open a FIFO
+ * waits for a writer. */
+static wm_status_t check_file(const char *path, int64_t *bytes, wm_error_t *err) {
+  struct stat info;
+  if (stat(path, &info) != 0)
+    return wm_fail(err, WM_USAGE, "%s: cannot open the configuration: %s", path, strerror(errno));
+  if (!S_ISREG(info.st_mode))
+    return wm_fail(err, WM_USAGE, "%s: not a regular file", path);
+  if (info.st_size > MAX_CONFIG_BYTES)
+    return wm_fail(err, WM_USAGE, "%s: %lld bytes are too many for a configuration (limit %d)",
+                   path, (long long)info.st_size, MAX_CONFIG_BYTES);
+  *bytes = info.st_size;
+  return WM_OK;
+}
+
 /* Whole text of a regular file. */
 static wm_status_t slurp(const char *path, char **out, wm_error_t *err) {
+  int64_t bytes = 0;
+  void *memory;
+  FILE *f = NULL;
+  wm_status_t status;
   *out = NULL;
-  struct stat info;
-  FILE *f = fopen(path, "rb");
-  if (f == NULL)
-    return wm_fail(err, WM_USAGE, "%s: cannot open the configuration: %s", path, strerror(errno));
-  wm_status_t status = WM_OK;
-  if (fstat(fileno(f), &info) != 0 || !S_ISREG(info.st_mode))
-    status = wm_fail(err, WM_USAGE, "%s: not a regular file", path);
-  else if (info.st_size > MAX_CONFIG_BYTES)
-    status = wm_fail(err, WM_USAGE, "%s: too large for a configuration (%lld bytes)", path,
-                     (long long)info.st_size);
-  void *memory = NULL;
-  if (status == WM_OK)
-    status = wm_alloc(&memory, info.st_size + 1, 1, path, err);
-  if (status == WM_OK && fread(memory, 1, (size_t)info.st_size, f) != (size_t)info.st_size)
-    status = wm_fail(err, WM_USAGE, "%s: cannot read: %s", path, strerror(errno));
-  if (status == WM_OK && strlen(memory) != (size_t)info.st_size)
-    status = wm_fail(err, WM_USAGE, "%s: a NUL byte at position %zu", path, strlen(memory));
-  fclose(f);
+  WM_TRY(check_file(path, &bytes, err));
+  WM_TRY(wm_alloc(&memory, bytes + 1, 1, path, err));
   *out = memory;
+  f = fopen(path, "rb");
+  if (f == NULL)
+    status = wm_fail(err, WM_USAGE, "%s: cannot open the configuration: %s", path, strerror(errno));
+  else if (fread(*out, 1, (size_t)bytes, f) != (size_t)bytes)
+    status = wm_fail(err, WM_USAGE, "%s: cannot read %lld bytes", path, (long long)bytes);
+  else if (strlen(*out) != (size_t)bytes)
+    status = wm_fail(err, WM_USAGE, "%s: a NUL byte at position %zu", path, strlen(*out));
+cleanup:
+  if (f != NULL)
+    fclose(f);
   return status;
 }
 

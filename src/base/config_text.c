@@ -22,8 +22,12 @@ static void print_string(FILE *out, const char *s) {
   fputc('"', out);
 }
 
-static void print_int(FILE *out, int64_t value) {
-  fprintf(out, "%lld%s", (long long)value, value > INT32_MAX || value < INT32_MIN ? "L" : "");
+static bool is_long(int64_t value) {
+  return value > INT32_MAX || value < INT32_MIN;
+}
+
+static void print_int(FILE *out, int64_t value, bool as_long) {
+  fprintf(out, "%lld%s", (long long)value, as_long ? "L" : "");
 }
 
 static void print_float(FILE *out, double value) {
@@ -39,10 +43,13 @@ static void print_float(FILE *out, double value) {
 }
 
 static void print_ints(FILE *out, const int64_t *values, int64_t count) {
+  bool as_long = false; /* libconfig wants the elements of an array alike */
+  for (int64_t i = 0; i < count; i++)
+    as_long |= is_long(values[i]);
   fputc('[', out);
   for (int64_t i = 0; i < count; i++) {
     fputs(i > 0 ? ", " : "", out);
-    print_int(out, values[i]);
+    print_int(out, values[i], as_long);
   }
   fputc(']', out);
 }
@@ -53,7 +60,7 @@ static void print_value(FILE *out, const wm_setting_t *s) {
     fputs(s->ints[0] ? "true" : "false", out);
     break;
   case WM_SETTING_INT:
-    print_int(out, s->ints[0]);
+    print_int(out, s->ints[0], is_long(s->ints[0]));
     break;
   case WM_SETTING_FLOAT:
     print_float(out, s->floats[0]);
@@ -84,13 +91,51 @@ static void print_value(FILE *out, const wm_setting_t *s) {
   }
 }
 
-/* Settings that have a value, in schema order. */
+/* Length of the key up to its "*", 0 if it has none. */
+static size_t star_prefix(const wm_schema_t *e) {
+  return strchr(e->key, '*') != NULL ? strcspn(e->key, "*") : 0;
+}
+
+static bool same_prefix(const wm_schema_t *a, const wm_schema_t *b) {
+  size_t n = star_prefix(a);
+  return n > 0 && n == star_prefix(b) && strncmp(a->key, b->key, n) == 0;
+}
+
+/* Settings with a value that belong to `name`, in schema order from `e` on. */
+static int64_t of_name(const wm_config_t *config, const wm_schema_t *e, const char *name,
+                       const wm_setting_t **out) {
+  int64_t n = 0;
+  for (const wm_schema_t *other = e; other->key != NULL; other++) {
+    if (!same_prefix(e, other))
+      continue;
+    char key[256]; /* holds every key: names are short */
+    snprintf(key, sizeof key, "%s%s", name, other->key + star_prefix(e) + 1);
+    const wm_setting_t *s = wm_config_find(config, key);
+    if (s != NULL && s->set)
+      out[n++] = s;
+  }
+  return n;
+}
+
+/* Settings that have a value, in schema order; the names that stand for "*" keep their order, which
+ * has a meaning (the first corpus). */
 static int64_t in_order(const wm_config_t *config, const wm_setting_t **out) {
   int64_t n = 0;
-  for (const wm_schema_t *e = config->schema; e->key != NULL; e++)
-    for (int64_t i = 0; i < config->count; i++)
-      if (config->settings[i].schema == e && config->settings[i].set)
-        out[n++] = &config->settings[i];
+  for (const wm_schema_t *e = config->schema; e->key != NULL; e++) {
+    size_t prefix = star_prefix(e);
+    if (prefix == 0) {
+      const wm_setting_t *s = wm_config_find(config, e->key);
+      if (s != NULL && s->set)
+        out[n++] = s;
+      continue;
+    }
+    bool done = false;
+    for (const wm_schema_t *before = config->schema; before < e && !done; before++)
+      done = same_prefix(before, e);
+    for (int64_t i = 0; i < config->name_count && !done; i++)
+      if (strncmp(config->names[i], e->key, prefix) == 0)
+        n += of_name(config, e, config->names[i], out + n);
+  }
   return n;
 }
 
@@ -113,7 +158,7 @@ static void print_group(FILE *out, const wm_setting_t *const *settings, int64_t 
     if (key[whole] == '\0') {
       fputs(" = ", out);
       print_value(out, settings[i]);
-      fputs(";\n", out);
+      fprintf(out, ";%s\n", settings[i]->given ? "" : " " WM_DEFAULT_MARK);
     } else {
       char inner[256];
       snprintf(inner, sizeof inner, "%.*s.", (int)whole, key);

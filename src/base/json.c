@@ -28,6 +28,9 @@ wm_status_t wm_json_parse(const char *text, size_t bytes, const char *name, json
 /* Finds `key`; *out is NULL when it is absent or null and need not be there. */
 static wm_status_t find(const json_t *object, const char *file, const char *key, bool required,
                         const json_t **out, wm_error_t *err) {
+  *out = NULL;
+  if (!json_is_object(object))
+    return wm_fail(err, WM_INPUT, "%s: an object with \"%s\" is expected", file, key);
   *out = json_object_get(object, key);
   if (*out != NULL && json_is_null(*out))
     *out = NULL;

@@ -18,9 +18,9 @@ static bool speaks(const wm_progress_t *p) {
   return p->log != NULL && p->log->rank == 0 && p->log->level >= WM_LOG_INFO;
 }
 
-/* "1h05m", "3m20s", "12s" */
+/* "1h05m", "3m20s", "12s"; at most a million hours, so that it fits a long */
 static void print_duration(char *out, size_t size, double seconds) {
-  long s = (long)(seconds + 0.5);
+  long s = (long)(seconds < 3.6e9 ? seconds + 0.5 : 3.6e9);
   if (s >= 3600)
     snprintf(out, size, "%ldh%02ldm", s / 3600, s % 3600 / 60);
   else if (s >= 60)
@@ -51,7 +51,7 @@ static void describe(const wm_progress_t *p, double elapsed, char *out, size_t s
   print_count(total, sizeof total, (double)p->total);
   int used = snprintf(out, size, "%s: %s of %s %s (%.0f %%), %s/s", p->stage, done, total, p->unit,
                       100.0 * (double)p->done / (double)p->total, rate);
-  if (per_second > 0 && used > 0 && (size_t)used < size) {
+  if (per_second > 0 && p->done <= p->total && used > 0 && (size_t)used < size) {
     print_duration(left, sizeof left, (double)(p->total - p->done) / per_second);
     snprintf(out + used, size - (size_t)used, ", %s left", left);
   }

@@ -4,25 +4,32 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Both format into a buffer of their own first: an argument may point into err->message. */
+
 wm_status_t wm_fail(wm_error_t *err, wm_status_t status, const char *format, ...) {
   assert(err != NULL && status != WM_OK);
+  char message[WM_MESSAGE_SIZE] = "";
   va_list args;
   va_start(args, format);
-  err->status = status;
-  vsnprintf(err->message, sizeof err->message, format, args);
+  vsnprintf(message, sizeof message, format, args);
   va_end(args);
+  err->status = status;
+  memcpy(err->message, message, sizeof message);
   return status;
 }
 
 wm_status_t wm_error_prefix(wm_error_t *err, const char *format, ...) {
-  char old[WM_MESSAGE_SIZE];
-  memcpy(old, err->message, sizeof old);
+  char message[WM_MESSAGE_SIZE] = "";
   va_list args;
   va_start(args, format);
-  int used = vsnprintf(err->message, sizeof err->message, format, args);
+  vsnprintf(message, sizeof message, format, args);
   va_end(args);
-  if (used >= 0 && (size_t)used < sizeof err->message)
-    snprintf(err->message + used, sizeof err->message - (size_t)used, ": %s", old);
+  size_t used = strlen(message);
+  for (const char *p = ": "; *p != '\0' && used + 1 < sizeof message; p++)
+    message[used++] = *p;
+  size_t old = strlen(err->message), room = sizeof message - 1 - used;
+  memcpy(message + used, err->message, old < room ? old : room);
+  memcpy(err->message, message, sizeof message);
   return err->status;
 }
 

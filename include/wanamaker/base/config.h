@@ -3,12 +3,14 @@
  * A configuration file (libconfig syntax) and key=value overrides are flattened into dotted keys
  * ("fit.lambda"). A component "*" in the schema stands for a name of the user's choice:
  * "corpora.*.path" describes corpora.wikitext.path, and every name seen gets the other
- * "corpora.*" settings with their defaults.
+ * "corpora.*" settings with their defaults. A name is a letter followed by at most 63 letters,
+ * digits,
+ * "_" or "-".
  *
  * Where libconfig is lax, this is not: an integer that does not fit 32 bits without the suffix L
- * (libconfig 1.5 would wrap it), @include of anything but a regular file, unknown keys (the nearest
- * valid one is suggested), and values of the wrong type or out of range are WM_USAGE with the file
- * and line.
+ * (libconfig 1.5 would wrap it), hexadecimal numbers, @include, a comment that is not closed, a NUL
+ * in a string, unknown keys (the nearest valid one is suggested), and values of the wrong type or
+ * out of range are WM_USAGE with the file and line. A file may have 256 KiB.
  */
 #ifndef WANAMAKER_BASE_CONFIG_H
 #define WANAMAKER_BASE_CONFIG_H
@@ -66,7 +68,8 @@ const double *wm_config_floats(const wm_config_t *config, const char *key, int64
 /* List i is values[offsets[i] .. offsets[i + 1] - 1]. */
 const int64_t *wm_config_lists(const wm_config_t *config, const char *key, const int64_t **offsets,
                                int64_t *count);
-/* True if the user gave the key (in the file or as an override). */
+/* True if the user gave the key (in the file or as an override). wm_config_text() ends the lines of
+ * all other values in "# default, not given", and what reads it back knows them by that. */
 bool wm_config_given(const wm_config_t *config, const char *key);
 
 /* Name number `index` that stands for "*" after `prefix` ("corpora."), or NULL past the last. */

@@ -1,5 +1,6 @@
 /* Arrays that exist once per node, in memory that all ranks of the node see
- * (MPI_Win_allocate_shared; the segment lies in /dev/shm and is gone with the processes). */
+ * (MPI_Win_allocate_shared; the segment lies in /dev/shm and is gone with the processes). On a node
+ * with a single rank it is that rank's private memory. */
 #ifndef WANAMAKER_PAR_SHARED_H
 #define WANAMAKER_PAR_SHARED_H
 
@@ -10,9 +11,9 @@
 #include <stdint.h>
 
 typedef struct {
-  MPI_Comm node; /* borrowed */
-  MPI_Win window;
-  void *data; /* same memory on every rank of the node, page-aligned at least to 64 bytes */
+  MPI_Comm node;  /* borrowed */
+  MPI_Win window; /* MPI_WIN_NULL on a node with a single rank */
+  void *data;     /* same memory on every rank of the node, page-aligned at least to 64 bytes */
   int64_t bytes;
 } wm_shared_t;
 
