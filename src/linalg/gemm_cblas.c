@@ -1,4 +1,10 @@
-/* Matrix products by CBLAS, where oneDNN is not at hand. */
+/* Matrix products by CBLAS, where oneDNN is not at hand.
+ *
+ * Threads take whole panels of Y's columns, each by a serial product: left to itself, OpenBLAS cuts
+ * the rows over threads at places that depend on their number. A row's bits then depend on that
+ * row alone with OpenBLAS's kernels for AVX-512 and for SSE, but *not* with its kernel for AVX2
+ * (Haswell, Zen), which sums rows 6 to 11 of each 12 in another order than rows 0 to 5. There
+ * results are as accurate, but bitwise equality over ranks is lost; oneDNN has no such kernel. */
 #ifndef WM_GEMM_ONEDNN
 
 #include "wanamaker/base/mem.h"
@@ -14,6 +20,8 @@ struct wm_gemm_plan {
   const float *weight; /* borrowed */
   wm_weight_layout_t layout;
 };
+
+enum { PANEL = 256 };
 
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
                                 const float *weight, wm_weight_layout_t layout, wm_error_t *err) {
@@ -38,12 +46,26 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
+static void run_panel(const wm_gemm_plan_t *plan, const float *x, int first, float *y) {
+  int in_out = plan->layout == WM_WEIGHT_IN_OUT;
+  int cols = plan->out - first < PANEL ? plan->out - first : PANEL;
+  const float *w = plan->weight + (in_out ? first : (int64_t)first * plan->in);
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, in_out ? CblasNoTrans : CblasTrans, plan->rows, cols,
+              plan->in, 1.0f, x, plan->in, w, in_out ? plan->out : plan->in, 0.0f, y + first,
+              plan->out);
+}
+
 wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
   (void)err;
-  int transposed = plan->layout == WM_WEIGHT_OUT_IN;
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, transposed ? CblasTrans : CblasNoTrans, plan->rows,
-              plan->out, plan->in, 1.0f, x, plan->in, plan->weight,
-              transposed ? plan->in : plan->out, 0.0f, y, plan->out);
+#pragma omp parallel
+  {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1); /* for a team of one, which is no parallel region to OpenBLAS */
+#pragma omp for schedule(static)
+    for (int first = 0; first < plan->out; first += PANEL)
+      run_panel(plan, x, first, y);
+    omp_set_num_threads(threads);
+  }
   return WM_OK;
 }
 

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cblas.h>
 #include <cmocka.h>
 #include <dirent.h>
 #include <float.h>
@@ -112,7 +113,8 @@ static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int
   apply(layer, x, rows, y);
   for (int64_t r = 0; r < rows; r++)
     assert_memory_equal(first, y + r * out, (size_t)out * sizeof *y);
-  for (int64_t r = 0; r<rows; r += tile> 64 ? 37 : 5) {
+  const int64_t step = tile > 64 ? 37 : 5;
+  for (int64_t r = 0; r < rows; r += step) {
     for (int64_t i = 0; i < rows * in; i++)
       x[i] = i / in == r ? row[i % in] : (float)((i + r) % 13) * 1e3f - 5e3f;
     apply(layer, x, rows, y);
@@ -127,11 +129,29 @@ static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int
   free(first);
 }
 
+/* Whether this CBLAS gives equal rows of a product different bits, by their place. */
+static bool blas_tells_rows_apart(void) {
+  enum { M = 48, N = 33, K = 17 };
+  float *a = random_array(M * K, 1), *b = random_array(K * N, 2), *c = random_array(M * N, 3);
+  bool differs = false;
+  for (int i = K; i < M * K; i++)
+    a[i] = a[i % K];
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, M, N, K, 1, a, K, b, N, 0, c, N);
+  for (int i = N; i < M * N; i++)
+    differs |= c[i] != c[i % N];
+  free(a), free(b), free(c);
+  return differs;
+}
+
 static void test_rows_are_independent(void **state) {
   (void)state;
+  if (strcmp(wm_gemm_backend(), "CBLAS") == 0 && blas_tells_rows_apart()) {
+    print_message("skipped: this CBLAS sums equal rows in different orders\n");
+    skip();
+  }
   const int64_t shapes[][2] = {{1, 1}, {3, 5}, {17, 33}, {48, 5}, {65, 100}, {256, 96}, {768, 384}};
   const int64_t tiles[] = {1, 13, 64, 100};
-  for (int threads = 1; threads <= 2; threads++) {
+  for (int threads = 1; threads <= 3; threads++) {
     omp_set_num_threads(threads);
     for (int s = 0; s < 7; s++)
       for (int t = 0; t < 4; t++)

@@ -11,9 +11,8 @@
 /* One product of fixed shape: Y[rows, out] = X[rows, in] W, W as in wm_linear_create. */
 typedef struct wm_gemm_plan wm_gemm_plan_t;
 
-/* The height of a tile is a multiple of this. OpenBLAS's kernels treat the rows that are left over
- * from their register blocks (of at most 16) with another order of sums, so that a row's bits would
- * depend on where it stands; full blocks leave none over. oneDNN does not mind. */
+/* The height of a tile is a multiple of this, so that the vector registers of CBLAS kernels are
+ * full: rows left over would be summed in another order than the rest. oneDNN does not mind. */
 enum { WM_GEMM_ROW_BLOCK = 16 };
 
 /* `weight` is borrowed. On failure *out is NULL. Not collective. */
