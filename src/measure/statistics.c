@@ -222,8 +222,8 @@ static void judge(double *x, int64_t n, double confidence, wm_effect_t *e) {
   wm_percentile_interval(x, n, confidence, &e->low, &e->high);
 }
 
-static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, double confidence,
-                                  wm_error_t *err) {
+static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, int64_t n_units,
+                                  double confidence, wm_error_t *err) {
   void *memory;
   wm_status_t status = wm_alloc(&memory, 3 * n, sizeof(double), "p-values", err);
   if (status != WM_OK)
@@ -236,7 +236,8 @@ static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, double confid
   for (int64_t v = 0; v < n; v++) {
     effects[v].p_holm = holm[v];
     effects[v].p_bh = bh[v];
-    effects[v].beats_full = effects[v].delta < 0 && holm[v] < 1.0 - confidence;
+    effects[v].beats_full =
+        n_units >= WM_MIN_UNITS && effects[v].delta < 0 && holm[v] < 1.0 - confidence;
   }
 cleanup:
   free(memory);
@@ -263,5 +264,5 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *s, const wm_bootstrap_t *
     judge(memory, b->resamples, b->confidence, e);
   }
   free(memory);
-  return adjust_effects(effects, s->n_variants, b->confidence, err);
+  return adjust_effects(effects, s->n_variants, s->n_occupied, b->confidence, err);
 }

@@ -345,7 +345,7 @@ const char *wm_unit_name(wm_unit_kind_t kind) {
 wm_unit_kind_t wm_unit_resolve(const wm_windows_t *w, wm_unit_kind_t kind) {
   if (kind != WM_UNIT_AUTO)
     return kind;
-  if (w->n > 0 && w->article[0] != w->article[w->n - 1])
+  if (w->n > 0 && w->article[w->n - 1] - w->article[0] + 1 >= WM_MIN_UNITS)
     return WM_UNIT_ARTICLE;
   return w->protocol.kind == WM_PROTOCOL_DOCUMENTS ? WM_UNIT_LINE : WM_UNIT_WINDOW;
 }

@@ -251,8 +251,8 @@ static void bootstrap_units(void **state) {
   const int32_t articles[] = {0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1};
   const int32_t lines[] = {0, 0, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 3};
   wm_windows_t w = make(&documents, range(WM_RANGE_TOKENS, 0, 17, 0));
-  assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_ARTICLE);
-  expect_units(&w, WM_UNIT_AUTO, 2, articles);
+  assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_LINE); /* two articles are too few */
+  expect_units(&w, WM_UNIT_ARTICLE, 2, articles);
   expect_units(&w, WM_UNIT_LINE, 4, lines);
   expect_units(&w, WM_UNIT_WINDOW, 4, lines);
   wm_windows_destroy(&w);
@@ -270,6 +270,17 @@ static void bootstrap_units(void **state) {
   w = make(&stream, range(WM_RANGE_TOKENS, 0, 15, 0));
   assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_WINDOW);
   wm_windows_destroy(&w);
+}
+
+static void auto_takes_articles_from_ten_on(void **state) {
+  (void)state;
+  int64_t article[WM_MIN_UNITS + 1];
+  for (int i = 0; i <= WM_MIN_UNITS; i++)
+    article[i] = 3 + i;
+  wm_windows_t w = {.protocol = stream, .n = WM_MIN_UNITS, .article = article};
+  assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_ARTICLE);
+  w.n = WM_MIN_UNITS - 1;
+  assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_WINDOW);
 }
 
 /* ---- Random corpora against the statement ---------------------------------------------------- */
@@ -437,6 +448,7 @@ int main(void) {
       cmocka_unit_test(beyond_31_bits),
       cmocka_unit_test(overlap),
       cmocka_unit_test(bootstrap_units),
+      cmocka_unit_test(auto_takes_articles_from_ten_on),
       cmocka_unit_test(random_documents),
       cmocka_unit_test(random_sliding),
       cmocka_unit_test(presets),

@@ -6,6 +6,10 @@
 
 #include <stdint.h>
 
+/* Fewest units from which a bootstrap interval is taken seriously: below, "beats the full model" is
+ * never said. */
+enum { WM_MIN_UNITS = 10 };
+
 /* Quantile q in [0, 1] of sorted[n] by linear interpolation between order statistics: position
  * q (n - 1), NumPy's default ("type 7"). n = 0: NaN. */
 double wm_quantile_sorted(const double *sorted, int64_t n, double q);

@@ -22,6 +22,7 @@
 #define WANAMAKER_MEASURE_WINDOWS_H
 
 #include "wanamaker/base/status.h"
+#include "wanamaker/measure/inference.h"
 #include "wanamaker/measure/ranges.h"
 
 #include <stdbool.h>
@@ -82,7 +83,8 @@ wm_status_t wm_windows_disjoint(const wm_windows_t *a, const wm_windows_t *b, wm
 
 /* What is drawn together by the bootstrap. */
 typedef enum {
-  WM_UNIT_AUTO, /* article if the windows lie in two or more, else line (documents) or window */
+  WM_UNIT_AUTO, /* article if the windows lie in WM_MIN_UNITS or more, else line (documents) or
+                   window: an interval from a handful of units says little */
   WM_UNIT_ARTICLE,
   WM_UNIT_LINE, /* row in which the window begins */
   WM_UNIT_WINDOW
