@@ -343,10 +343,11 @@ static wm_status_t take_literal(wm_setting_t *s, const char *text, place_t at, w
   config_init(&tree);
   wm_status_t status = parse_into(&tree, assignment, at.name, err);
   if (status == WM_OK && config_setting_length(config_root_setting(&tree)) != 1)
-    status = wm_fail(err, WM_USAGE, "a single value is expected");
-  if (status != WM_OK)
-    status = fail_at(err, at, s->key, "= %s is not a valid value", text);
-  else
+    status = wm_fail(err, WM_USAGE, "%s:1: a single value is expected", at.name);
+  if (status == WM_USAGE)
+    status = fail_at(err, at, s->key, "= %.200s is not a valid value%s", text,
+                     strstr(err->message, ": ")); /* the reason without its place */
+  else if (status == WM_OK)
     status = take_value(s, config_setting_get_elem(config_root_setting(&tree), 0), at, err);
   config_destroy(&tree);
   free(assignment);
