@@ -88,10 +88,10 @@ static wm_status_t explain(const wm_inputs_t *in, const wm_fit_options_t *o, con
   fprintf(
       run->out,
       "fit: %s\n  %" PRId64 " layers from %s\n  held out: %s\n"
-      "  %" PRId64 " pass(es); Gram matrices %.2f GiB per node; grids of %d x %d, %d at a time\n"
+      "  %" PRId64 " pass(es); Gram matrices %.1f MiB per node; grids of %d x %d, %d at a time\n"
       "  %.3g operations in the network, %.3g in float64; about %s\n",
       complete ? "complete, would be skipped" : path, o->n_layers, fit->windows.label,
-      held->present ? held->windows.label : "none", plan.passes, (double)plan.gram_bytes / 0x1p30,
+      held->present ? held->windows.label : "none", plan.passes, (double)plan.gram_bytes / 0x1p20,
       plan.grid_rows, plan.grid_columns, plan.teams, network, gram, duration);
   return WM_OK;
 }

@@ -211,13 +211,13 @@ static wm_status_t explain(const job_t *j, bool complete, wm_error_t *err) {
       run->out,
       "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
       "  %" PRId64 " blocks, %" PRId64
-      " variant group(s); %.2f GiB a rank, losses %.2f GiB a node\n"
+      " variant group(s); %.1f MiB a rank, losses %.1f MiB a node\n"
       "  %.3g operations (%.2f of separate evaluations); about %s\n",
       complete ? "complete, would be skipped" : j->path, j->variants.n - 1, j->text->windows.label,
       j->text->blocks.n, groups > 0 ? groups : 1,
       (double)wm_evaluator_bytes(j->in->model, &j->text->blocks, most, j->options.stack_rows) /
-          0x1p30,
-      (double)(j->variants.n * j->text->windows.n_predicted) * 4 / 0x1p30, stacked,
+          0x1p20,
+      (double)(j->variants.n * j->text->windows.n_predicted) * 4 / 0x1p20, stacked,
       stacked / separate, duration);
   return written > 0 ? WM_OK : wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
 }
