@@ -1,138 +1,169 @@
+/* Centring, the distributed solve, and figures of a fit (ridge.h). */
 #include "wanamaker/linalg/ridge.h"
 
-#include "scalapack.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/linalg/blockcyclic.h"
 #include "wanamaker/linalg/grid.h"
+#include "wanamaker/linalg/scalapack.h"
 #include "wanamaker/par/comm.h"
 
 #include <assert.h>
 #include <cblas.h>
 #include <math.h>
-#include <string.h>
 
-static const int ONE = 1;
-
-/* --- moments ------------------------------------------------------------------------------------
- */
+enum { PANEL = 256 };
 
 void wm_ridge_centre(const wm_moments_t *m, int parts, int part) {
+  assert(m->count > 0 && parts > 0 && part >= 0 && part < parts);
   int64_t first, length;
-  assert(m->count > 0);
   wm_partition(m->dx, parts, part, &first, &length);
-#pragma omp parallel for schedule(static)
   for (int64_t i = first; i < first + length; i++) {
-    double scale = m->x_sum[i] / m->count;
-    for (int64_t j = 0; j < m->dx; j++)
-      m->xx[i * m->dx + j] -= scale * m->x_sum[j];
+    double *xx = m->xx + i * m->dx, *xy = m->xy + i * m->dy;
+    for (int64_t j = 0; j < m->dx; j++) /* the product first: the result stays symmetric */
+      xx[j] -= m->x_sum[i] * m->x_sum[j] / m->count;
     for (int64_t j = 0; j < m->dy; j++)
-      m->xy[i * m->dy + j] -= scale * m->y_sum[j];
+      xy[j] -= m->x_sum[i] * m->y_sum[j] / m->count;
   }
   wm_partition(m->dy, parts, part, &first, &length);
-  for (int64_t j = first; j < first + length; j++)
-    m->yy[j] -= m->y_sum[j] / m->count * m->y_sum[j];
+  for (int64_t j = first; j < first + length; j++) {
+    m->yy[j] -= m->y_sum[j] * m->y_sum[j] / m->count;
+    if (m->yy[j] < 0) /* a constant output, by rounding */
+      m->yy[j] = 0;
+  }
 }
 
 void wm_ridge_centre_means(const wm_moments_t *m) {
+  assert(m->count > 0);
   for (int64_t i = 0; i < m->dx; i++)
     m->x_sum[i] = m->x_sum[i] / m->count + m->x_shift[i];
   for (int64_t j = 0; j < m->dy; j++)
     m->y_sum[j] = m->y_sum[j] / m->count + m->y_shift[j];
 }
 
-wm_status_t wm_ridge_sse(const wm_moments_t *m, const double *weight, const double *bias,
-                         double *sse, wm_error_t *err) {
-  int dx, dy;
-  void *memory = NULL;
-  wm_status_t status;
-  WM_TRY(wm_to_int(m->dx, "inputs of a surrogate", &dx, err));
-  WM_TRY(wm_to_int(m->dy, "outputs of a surrogate", &dy, err));
-  WM_TRY(wm_alloc(&memory, m->dx * m->dy, sizeof(double), "a product", err));
-  double *xxw = memory, sum = 0;
-  cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, dx, dy, dx, 1.0, m->xx, dx, weight, dy,
-              0.0, xxw, dy);
-  for (int64_t i = 0; i < m->dx * m->dy; i++)
-    sum += weight[i] * (xxw[i] - 2 * m->xy[i]);
-  for (int64_t j = 0; j < m->dy; j++) {
-    double error = bias[j] - m->y_sum[j];
-    for (int64_t i = 0; i < m->dx; i++)
-      error += weight[i * m->dy + j] * m->x_sum[i];
-    sum += m->yy[j] + m->count * error * error;
-  }
-  *sse = sum;
-cleanup:
-  free(memory);
-  return status;
-}
-
-double wm_effective_rank(const double *eigenvalues, int64_t n) {
-  double total = 0, entropy = 0;
-  for (int64_t i = 0; i < n; i++)
-    total += eigenvalues[i] > 0 ? eigenvalues[i] : 0;
-  for (int64_t i = 0; i < n; i++) {
-    double p = eigenvalues[i] > 0 ? eigenvalues[i] / total : 0;
-    entropy -= p > 0 ? p * log(p) : 0;
-  }
-  return total > 0 ? exp(entropy) : 0;
-}
-
-/* --- solution -----------------------------------------------------------------------------------
- */
-
-/* On members: a <- the Cholesky factor of xx + lambda I, b <- W. */
-static wm_status_t factor_and_solve(wm_dmatrix_t *a, wm_dmatrix_t *b, double lambda,
-                                    wm_error_t *err) {
-  int info;
-  for (int j = 0; j < a->local_n; j++)
-    for (int i = 0; i < a->local_m; i++)
-      if (wm_dmatrix_row(a, i) == wm_dmatrix_column(a, j))
-        a->data[(int64_t)j * a->local_m + i] += lambda;
-  pdpotrf_("L", &a->n, a->data, &ONE, &ONE, a->descriptor, &info);
-  if (info > 0)
-    return wm_fail(err, WM_NUMERICAL,
-                   "ridge: the Gram matrix plus lambda = %g is not positive definite (leading "
-                   "minor %d of %d): more fit tokens or a larger fit.lambda are needed",
-                   lambda, info, a->n);
-  assert(info == 0);
-  pdpotrs_("L", &a->n, &b->n, a->data, &ONE, &ONE, a->descriptor, b->data, &ONE, &ONE,
-           b->descriptor, &info);
-  assert(info == 0);
-  return WM_OK;
-}
-
-static void intercept(const wm_moments_t *m, const double *weight, double *bias) {
+/* b = mean(y) - W' mean(x), after a look at W: pdpotrf lets NaN pass as positive. */
+static wm_status_t finish(const wm_moments_t *m, const double *weight, double *bias,
+                          wm_error_t *err) {
   for (int64_t j = 0; j < m->dy; j++)
     bias[j] = m->y_sum[j];
   for (int64_t i = 0; i < m->dx; i++)
     for (int64_t j = 0; j < m->dy; j++)
       bias[j] -= weight[i * m->dy + j] * m->x_sum[i];
+  for (int64_t i = 0; i < m->dx * m->dy; i++)
+    if (!isfinite(weight[i]))
+      return wm_fail(err, WM_NUMERICAL, "ridge: weight [%lld, %lld] is not finite",
+                     (long long)(i / m->dy), (long long)(i % m->dy));
+  for (int64_t j = 0; j < m->dy; j++)
+    if (!isfinite(bias[j]))
+      return wm_fail(err, WM_NUMERICAL, "ridge: bias [%lld] is not finite", (long long)j);
+  return WM_OK;
+}
+
+static void add_to_diagonal(wm_blockcyclic_t *a, double value) {
+  for (int c = 0; c < a->local_cols; c++)
+    for (int r = 0; r < a->local_rows; r++)
+      if (wm_blockcyclic_row(a, r) == wm_blockcyclic_col(a, c))
+        *wm_blockcyclic_at(a, r, c) += value;
+}
+
+/* Solves a w = w in place. Called by the members of the grid. */
+static wm_status_t cholesky_solve(wm_blockcyclic_t *a, wm_blockcyclic_t *w, double lambda,
+                                  wm_error_t *err) {
+  const int one = 1;
+  int info;
+  pdpotrf_("L", &a->rows, a->local, &one, &one, a->descriptor, &info);
+  wm_status_t status =
+      wm_scalapack_check(info, "pdpotrf", "xx + lambda I is not positive definite", err);
+  if (status != WM_OK)
+    return wm_error_prefix(err, "ridge of width %d, lambda %g", a->rows, lambda);
+  pdpotrs_("L", &a->rows, &w->cols, a->local, &one, &one, a->descriptor, w->local, &one, &one,
+           w->descriptor, &info);
+  return wm_scalapack_check(info, "pdpotrs", "failed", err);
 }
 
 wm_status_t wm_ridge_solve(MPI_Comm comm, int prows, int pcols, int block, const wm_moments_t *m,
                            double lambda, double *weight, double *bias, wm_error_t *err) {
-  wm_grid_t grid;
-  wm_dmatrix_t a = {0}, b = {0};
+  wm_grid_t grid = {0};
+  wm_blockcyclic_t a = {0}, w = {0};
+  wm_status_t status;
+  WM_TRY(wm_grid_init(&grid, comm, prows, pcols, err));
+  status = wm_blockcyclic_init(&a, &grid, m->dx, m->dx, block, "Gram matrix of a fit", err);
+  if (status == WM_OK)
+    status = wm_blockcyclic_init(&w, &grid, m->dx, m->dy, block, "weights of a fit", err);
+  WM_TRY(wm_agree(comm, status, err));
+  if (grid.member) {
+    wm_blockcyclic_fill(&a, m->xx);
+    wm_blockcyclic_fill(&w, m->xy);
+    add_to_diagonal(&a, lambda);
+    status = cholesky_solve(&a, &w, lambda, err);
+  }
+  WM_TRY(wm_agree(comm, status, err));
+  WM_TRY(wm_blockcyclic_gather(&w, weight, err));
   int rank;
-  wm_status_t status = WM_OK;
   MPI_Comm_rank(comm, &rank);
-  wm_grid_init(comm, prows, pcols, &grid);
-  if (grid.member) {
-    status = wm_dmatrix_create(&grid, m->dx, m->dx, block, &a, err);
-    if (status == WM_OK)
-      status = wm_dmatrix_create(&grid, m->dx, m->dy, block, &b, err);
-  }
-  WM_TRY(wm_agree(comm, status, err));
-  if (grid.member) {
-    wm_dmatrix_fill(&a, m->xx);
-    wm_dmatrix_fill(&b, m->xy);
-    status = factor_and_solve(&a, &b, lambda, err);
-  }
-  WM_TRY(wm_agree(comm, status, err));
-  WM_TRY(wm_dmatrix_gather(&grid, &b, weight, err));
   if (rank == 0)
-    intercept(m, weight, bias);
+    status = finish(m, weight, bias, err);
+  WM_TRY(wm_agree(comm, status, err));
 cleanup:
-  wm_dmatrix_destroy(&b);
-  wm_dmatrix_destroy(&a);
+  wm_blockcyclic_destroy(&a);
+  wm_blockcyclic_destroy(&w);
   wm_grid_destroy(&grid);
   return status;
+}
+
+/* sum_j (w_j' mean_x + b_j - mean_y_j)^2 */
+static double mean_error(const wm_moments_t *m, const double *weight, const double *bias,
+                         double *difference) {
+  for (int64_t j = 0; j < m->dy; j++)
+    difference[j] = bias[j] - m->y_sum[j];
+  for (int64_t i = 0; i < m->dx; i++)
+    for (int64_t j = 0; j < m->dy; j++)
+      difference[j] += weight[i * m->dy + j] * m->x_sum[i];
+  double sum = 0;
+  for (int64_t j = 0; j < m->dy; j++)
+    sum += difference[j] * difference[j];
+  return sum;
+}
+
+wm_status_t wm_ridge_sse(const wm_moments_t *m, const double *weight, const double *bias,
+                         double *sse, wm_error_t *err) {
+  void *panel = NULL, *difference = NULL;
+  int dx, dy;
+  wm_status_t status;
+  WM_TRY(wm_to_int(m->dx, "width of a fit", &dx, err));
+  WM_TRY(wm_to_int(m->dy, "outputs of a fit", &dy, err));
+  WM_TRY(wm_alloc(&panel, m->dx * PANEL, sizeof(double), "a panel of a fit", err));
+  WM_TRY(wm_alloc(&difference, m->dy, sizeof(double), "mean errors of a fit", err));
+  double sum = m->count * mean_error(m, weight, bias, difference);
+  for (int j = 0; j < dy; j++)
+    sum += m->yy[j];
+  for (int first = 0; first < dy; first += PANEL) {
+    int cols = dy - first < PANEL ? dy - first : PANEL;
+    double *xxw = panel;
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, dx, cols, dx, 1.0, m->xx, dx,
+                weight + first, dy, 0.0, xxw, cols);
+    for (int64_t i = 0; i < dx; i++) {
+      const double *w = weight + i * dy + first, *xy = m->xy + i * dy + first;
+      for (int j = 0; j < cols; j++)
+        sum += w[j] * (xxw[i * cols + j] - 2 * xy[j]);
+    }
+  }
+  *sse = sum;
+cleanup:
+  free(panel);
+  free(difference);
+  return status;
+}
+
+double wm_effective_rank(const double *eigenvalues, int64_t n) {
+  double sum = 0, entropy = 0;
+  for (int64_t i = 0; i < n; i++)
+    sum += eigenvalues[i] > 0 ? eigenvalues[i] : 0;
+  if (!(sum > 0))
+    return 0;
+  for (int64_t i = 0; i < n; i++) {
+    double p = eigenvalues[i] / sum;
+    if (p > 0) /* p log p -> 0 */
+      entropy -= p * log(p);
+  }
+  return exp(entropy);
 }

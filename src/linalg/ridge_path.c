@@ -1,274 +1,235 @@
-/* The whole lambda path from one eigendecomposition xx = Q diag(e) Q' (ridge.h). With G = Q' xy and
- * d_i = 1 / (e_i + lambda):
+/* The whole lambda path from one eigendecomposition xx = Q diag(e) Q' (ridge.h).
  *
- *   |W|^2  = sum_i |G_i|^2 d_i^2
- *   SSE    = yy - sum_i |G_i|^2 (e_i + 2 lambda) d_i^2                            fit rows
- *   SSE'   = yy' - 2 sum_i d_i G_i . H_i + d' P d + count' |G' (d * q) + r|^2     held-out rows
- *            H = Q' xy',  P = (Q' xx' Q) * (G G') element by element,
- *            q = Q' (mean_x' - mean_x),  r = mean_y - mean_y'
- *
- * so that after four distributed products each lambda costs sums over local elements only.
+ * With G = Q' xy and d_i = 1 / (e_i + lambda), W = Q diag(d) G, so
+ *   |W|^2   = sum_i d_i^2 |G_i|^2
+ *   sse     = sum_j yy_j - 2 tr(W' xy) + tr(W' xx W) = sum_j yy_j - sum_i |G_i|^2 d_i (2 - e_i d_i)
+ * and on held-out rows (their moments marked h; u = Q' (mean_h x - mean x), s = mean y - mean_h y):
+ *   sse_h   = sum_j yyh_j - 2 tr(W' xyh) + tr(W' xxh W) + n_h |W' (mean_h x - mean x) + s|^2
+ *           = sum_j yyh_j + n_h |s|^2 + sum_i d_i l_i + sum_ik d_i d_k K_ik
+ *   l_i     = -2 G_i . (Q' xyh)_i + 2 n_h u_i (G s)_i
+ *   K       = (G G') o (Q' xxh Q + n_h u u')          (o: element by element)
+ * so that a further lambda costs one pass over K.
  */
-#include "scalapack.h"
-#include "wanamaker/base/mem.h"
-#include "wanamaker/linalg/grid.h"
 #include "wanamaker/linalg/ridge.h"
+
+#include "wanamaker/base/mem.h"
+#include "wanamaker/linalg/blockcyclic.h"
+#include "wanamaker/linalg/eigen.h"
+#include "wanamaker/linalg/grid.h"
 #include "wanamaker/par/comm.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
-/* A residual beyond this many times n * eps * |xx|_F means wrong eigenvectors (rule 11); a backward
- * stable solver stays below 10. */
-static const double RESIDUAL_FACTOR = 100;
-
 typedef struct {
-  MPI_Comm comm;
+  const wm_moments_t *fit, *heldout; /* heldout may be NULL */
   wm_grid_t grid;
   int block;
-  const wm_moments_t *m, *held;
-  wm_dmatrix_t xx, xy, q, g, work; /* work: [n, n] scratch */
-  wm_dmatrix_t h, p;               /* held-out only */
-  double *e;                       /* [n] eigenvalues, on every rank */
-  double *norms;                   /* [n] |G_i|^2 */
-  double *cross;                   /* [n] G_i . H_i */
-  double *shift;                   /* [n] q */
+  wm_blockcyclic_t q, g; /* Q: [dx, dx], G: [dx, dy] */
+  wm_blockcyclic_t k;    /* K: [dx, dx] */
+  double *values;        /* e: [dx], borrowed */
+  double *g_squares;     /* |G_i|^2: [dx] */
+  double *linear;        /* l: [dx] */
+  double constant;       /* sum_j yyh_j + n_h |s|^2 */
+  double *scales;        /* d for one lambda: [dx] */
 } path_t;
 
-/* C = op(A) op(B), whole matrices; members only. */
-static void multiply(const char *trans_a, const char *trans_b, const wm_dmatrix_t *a,
-                     const wm_dmatrix_t *b, wm_dmatrix_t *c) {
-  const int one = 1;
-  const double alpha = 1, beta = 0;
-  int k = *trans_a == 'N' ? a->n : a->m;
-  pdgemm_(trans_a, trans_b, &c->m, &c->n, &k, &alpha, a->data, &one, &one, a->descriptor, b->data,
-          &one, &one, b->descriptor, &beta, c->data, &one, &one, c->descriptor);
+static wm_status_t new_matrix(const path_t *p, wm_blockcyclic_t *m, int64_t cols, wm_error_t *err) {
+  return wm_blockcyclic_init(m, &p->grid, p->fit->dx, cols, p->block, "a matrix of a ridge path",
+                             err);
 }
 
-static wm_status_t allocate(path_t *s, wm_error_t *err) {
-  const int64_t n = s->m->dx, dy = s->m->dy;
-  wm_status_t status;
+static wm_status_t new_vector(double **out, int64_t n, wm_error_t *err) {
   void *memory;
-  WM_TRY(wm_alloc(&memory, n, sizeof(double), "a spectrum", err));
-  s->norms = memory;
-  WM_TRY(wm_alloc(&memory, n, sizeof(double), "a spectrum", err));
-  s->cross = memory;
-  WM_TRY(wm_alloc(&memory, n, sizeof(double), "a spectrum", err));
-  s->shift = memory;
-  if (!s->grid.member)
-    return WM_OK;
-  WM_TRY(wm_dmatrix_create(&s->grid, n, n, s->block, &s->xx, err));
-  WM_TRY(wm_dmatrix_create(&s->grid, n, n, s->block, &s->q, err));
-  WM_TRY(wm_dmatrix_create(&s->grid, n, n, s->block, &s->work, err));
-  WM_TRY(wm_dmatrix_create(&s->grid, n, dy, s->block, &s->xy, err));
-  WM_TRY(wm_dmatrix_create(&s->grid, n, dy, s->block, &s->g, err));
-  if (s->held != NULL) {
-    WM_TRY(wm_dmatrix_create(&s->grid, n, dy, s->block, &s->h, err));
-    WM_TRY(wm_dmatrix_create(&s->grid, n, n, s->block, &s->p, err));
-  }
+  wm_status_t status = wm_alloc(&memory, n, sizeof(double), "a vector of a ridge path", err);
+  *out = memory;
+  return status;
+}
+
+static wm_status_t reserve(path_t *p, wm_error_t *err) {
+  const int64_t n = p->fit->dx;
+  wm_status_t status;
+  WM_TRY(new_matrix(p, &p->q, n, err));
+  WM_TRY(new_matrix(p, &p->g, p->fit->dy, err));
+  WM_TRY(new_vector(&p->g_squares, n, err));
+  WM_TRY(new_vector(&p->linear, n, err));
+  WM_TRY(new_vector(&p->scales, n, err));
+  if (p->heldout != NULL)
+    WM_TRY(new_matrix(p, &p->k, n, err));
 cleanup:
   return status;
 }
 
-static void path_destroy(path_t *s) {
-  wm_dmatrix_destroy(&s->xx);
-  wm_dmatrix_destroy(&s->xy);
-  wm_dmatrix_destroy(&s->q);
-  wm_dmatrix_destroy(&s->work);
-  wm_dmatrix_destroy(&s->g);
-  wm_dmatrix_destroy(&s->h);
-  wm_dmatrix_destroy(&s->p);
-  free(s->norms);
-  free(s->cross);
-  free(s->shift);
-  wm_grid_destroy(&s->grid);
+static void release(path_t *p) {
+  wm_blockcyclic_destroy(&p->q);
+  wm_blockcyclic_destroy(&p->g);
+  wm_blockcyclic_destroy(&p->k);
+  free(p->g_squares);
+  free(p->linear);
+  free(p->scales);
+  wm_grid_destroy(&p->grid);
 }
 
-/* Elements of workspace that pdsyev asks for; members only. */
-static int workspace_size(path_t *s) {
-  const int one = 1, query = -1;
-  double size;
-  int info;
-  pdsyev_("V", "L", &s->xx.n, s->work.data, &one, &one, s->work.descriptor, s->e, s->q.data, &one,
-          &one, s->q.descriptor, &size, &query, &info);
-  assert(info == 0 && size < 2e9);
-  return (int)size + 1;
+/* G = Q' xy, and its rows' squares. Collective. */
+static wm_status_t project(path_t *p, wm_error_t *err) {
+  wm_blockcyclic_t xy = {0};
+  wm_status_t status = wm_agree(p->grid.comm, new_matrix(p, &xy, p->fit->dy, err), err);
+  if (status == WM_OK) {
+    wm_blockcyclic_fill(&xy, p->fit->xy);
+    wm_blockcyclic_multiply('T', 'N', 1, &p->q, &xy, 0, &p->g);
+    wm_blockcyclic_row_dots(&p->g, &p->g, p->g_squares);
+  }
+  wm_blockcyclic_destroy(&xy);
+  return status;
 }
 
-/* Members: s->q and s->e from s->xx. */
-static wm_status_t decompose(path_t *s, double *workspace, int size, wm_error_t *err) {
-  const int one = 1;
-  int info;
-  wm_dmatrix_fill(&s->xx, s->m->xx);
-  wm_dmatrix_fill(&s->work, s->m->xx);
-  pdsyev_("V", "L", &s->xx.n, s->work.data, &one, &one, s->work.descriptor, s->e, s->q.data, &one,
-          &one, s->q.descriptor, workspace, &size, &info);
-  if (info != 0)
-    return wm_fail(err, WM_NUMERICAL, "pdsyev: %d eigenvalues of a Gram matrix did not converge",
-                   info);
+/* out = m' v for a whole vector v (transposed), or m v. Collective over the grid's communicator. */
+static void matrix_vector(const wm_blockcyclic_t *m, bool transposed, const double *v,
+                          double *out) {
+  const int64_t n = transposed ? m->cols : m->rows;
+  memset(out, 0, (size_t)n * sizeof *out);
+  for (int c = 0; c < m->local_cols; c++)
+    for (int r = 0; r < m->local_rows; r++) {
+      int row = wm_blockcyclic_row(m, r), col = wm_blockcyclic_col(m, c);
+      out[transposed ? col : row] += *wm_blockcyclic_at(m, r, c) * v[transposed ? row : col];
+    }
+  wm_sum_f64(m->grid->comm, out, n);
+}
+
+/* The terms that the difference of the means adds: to l, K (which holds Q' xxh Q) and the
+ * constant. x_step, u, gs: [dx], y_step: [dy], scratch. Collective. */
+static void add_means(path_t *p, double *x_step, double *y_step, double *u, double *gs) {
+  const wm_moments_t *fit = p->fit, *h = p->heldout;
+  const int64_t dx = p->grid.member ? fit->dx : 0, dy = p->grid.member ? fit->dy : 0;
+  for (int64_t i = 0; i < dx; i++)
+    x_step[i] = h->x_sum[i] - fit->x_sum[i];
+  for (int64_t j = 0; j < dy; j++) {
+    y_step[j] = fit->y_sum[j] - h->y_sum[j];
+    p->constant += h->yy[j] + h->count * y_step[j] * y_step[j];
+  }
+  matrix_vector(&p->q, true, x_step, u);
+  matrix_vector(&p->g, false, y_step, gs);
+  for (int64_t i = 0; i < dx; i++)
+    p->linear[i] += 2 * h->count * u[i] * gs[i];
+  for (int c = 0; c < p->k.local_cols; c++)
+    for (int r = 0; r < p->k.local_rows; r++)
+      *wm_blockcyclic_at(&p->k, r, c) +=
+          h->count * u[wm_blockcyclic_row(&p->k, r)] * u[wm_blockcyclic_col(&p->k, c)];
+}
+
+/* k = (G G') o k. `gg` is scratch. */
+static void multiply_by_gg(path_t *p, wm_blockcyclic_t *gg) {
+  wm_blockcyclic_multiply('N', 'T', 1, &p->g, &p->g, 0, gg);
+  for (int c = 0; c < gg->local_cols; c++)
+    for (int r = 0; r < gg->local_rows; r++)
+      *wm_blockcyclic_at(&p->k, r, c) *= *wm_blockcyclic_at(gg, r, c);
+}
+
+/* l, K and the constant from the held-out moments. Collective. */
+static wm_status_t prepare_heldout(path_t *p, wm_error_t *err) {
+  const int64_t dx = p->fit->dx, dy = p->fit->dy;
+  wm_blockcyclic_t square = {0}, product = {0}, xy = {0}, projected = {0};
+  double *vectors = NULL;
+  wm_status_t status = new_matrix(p, &square, dx, err);
+  if (status == WM_OK)
+    status = new_matrix(p, &product, dx, err);
+  if (status == WM_OK)
+    status = new_matrix(p, &xy, dy, err);
+  if (status == WM_OK)
+    status = new_matrix(p, &projected, dy, err);
+  if (status == WM_OK)
+    status = new_vector(&vectors, 3 * dx + dy, err);
+  WM_TRY(wm_agree(p->grid.comm, status, err));
+  wm_blockcyclic_fill(&xy, p->heldout->xy);
+  wm_blockcyclic_multiply('T', 'N', -2, &p->q, &xy, 0, &projected);
+  wm_blockcyclic_row_dots(&p->g, &projected, p->linear);
+  wm_blockcyclic_fill(&square, p->heldout->xx);
+  wm_blockcyclic_multiply('N', 'N', 1, &square, &p->q, 0, &product);
+  wm_blockcyclic_multiply('T', 'N', 1, &p->q, &product, 0, &p->k);
+  add_means(p, vectors, vectors + 3 * dx, vectors + dx, vectors + 2 * dx);
+  multiply_by_gg(p, &square);
+cleanup:
+  wm_blockcyclic_destroy(&square);
+  wm_blockcyclic_destroy(&product);
+  wm_blockcyclic_destroy(&xy);
+  wm_blockcyclic_destroy(&projected);
+  free(vectors);
+  return status;
+}
+
+/* d for one lambda. The same on every rank. */
+static wm_status_t set_scales(path_t *p, double lambda, wm_error_t *err) {
+  for (int64_t i = 0; i < p->fit->dx; i++) {
+    double shifted = p->values[i] + lambda;
+    if (!(shifted > 0))
+      return wm_fail(err, WM_NUMERICAL,
+                     "ridge path: lambda %g leaves eigenvalue %lld of xx + lambda I at %g", lambda,
+                     (long long)i, shifted);
+    p->scales[i] = 1 / shifted;
+  }
   return WM_OK;
 }
 
-static double element(const wm_dmatrix_t *a, int i, int j) {
-  return a->data[(int64_t)j * a->local_m + i];
-}
-
-/* Collective: |xx Q - Q diag(e)|_F against n eps |xx|_F. */
-static wm_status_t check_residual(path_t *s, wm_error_t *err) {
-  double sums[2] = {0, 0};
-  if (s->grid.member) {
-    multiply("N", "N", &s->xx, &s->q, &s->work);
-    for (int j = 0; j < s->q.local_n; j++)
-      for (int i = 0; i < s->q.local_m; i++) {
-        double r =
-            element(&s->work, i, j) - element(&s->q, i, j) * s->e[wm_dmatrix_column(&s->q, j)];
-        sums[0] += r * r;
-        sums[1] += element(&s->xx, i, j) * element(&s->xx, i, j);
-      }
+/* Not collective; for members, who see the moments. */
+static void fit_figures(const path_t *p, double *sse, double *norm) {
+  double error = 0, squares = 0;
+  for (int64_t j = 0; j < p->fit->dy; j++)
+    error += p->fit->yy[j];
+  for (int64_t i = 0; i < p->fit->dx; i++) {
+    double d = p->scales[i];
+    error -= p->g_squares[i] * d * (2 - p->values[i] * d);
+    squares += d * d * p->g_squares[i];
   }
-  wm_sum_f64(s->comm, sums, 2);
-  double bound = RESIDUAL_FACTOR * (double)s->m->dx * DBL_EPSILON * sqrt(sums[1]);
-  if (!(sqrt(sums[0]) <= bound))
-    return wm_fail(
-        err, WM_NUMERICAL,
-        "pdsyev: the eigenvectors of a Gram matrix are wrong (residual %.3g, bound %.3g)",
-        sqrt(sums[0]), bound);
-  return WM_OK;
-}
-
-/* out[i] = sum over columns j of a_ij b_ij, on every rank. Collective. */
-static void row_products(path_t *s, const wm_dmatrix_t *a, const wm_dmatrix_t *b, double *out) {
-  memset(out, 0, (size_t)s->m->dx * sizeof *out);
-  if (s->grid.member)
-    for (int j = 0; j < a->local_n; j++)
-      for (int i = 0; i < a->local_m; i++)
-        out[wm_dmatrix_row(a, i)] += element(a, i, j) * element(b, i, j);
-  wm_sum_f64(s->comm, out, s->m->dx);
-}
-
-/* Collective. G, its row norms; for held-out rows H, P and q too. */
-static void project(path_t *s) {
-  if (s->grid.member) {
-    wm_dmatrix_fill(&s->xy, s->m->xy);
-    multiply("T", "N", &s->q, &s->xy, &s->g);
-  }
-  row_products(s, &s->g, &s->g, s->norms);
-  if (s->held == NULL)
-    return;
-  if (s->grid.member) {
-    wm_dmatrix_fill(&s->xy, s->held->xy);
-    multiply("T", "N", &s->q, &s->xy, &s->h);
-    wm_dmatrix_fill(&s->xx, s->held->xx);
-    multiply("N", "N", &s->xx, &s->q, &s->work);
-    multiply("T", "N", &s->q, &s->work, &s->p);
-    multiply("N", "T", &s->g, &s->g, &s->work);
-    for (int64_t k = 0; k < (int64_t)s->p.local_m * s->p.local_n; k++)
-      s->p.data[k] *= s->work.data[k];
-  }
-  row_products(s, &s->g, &s->h, s->cross);
-  memset(s->shift, 0, (size_t)s->m->dx * sizeof *s->shift);
-  if (s->grid.member)
-    for (int j = 0; j < s->q.local_n; j++)
-      for (int i = 0; i < s->q.local_m; i++) {
-        int row = wm_dmatrix_row(&s->q, i);
-        s->shift[wm_dmatrix_column(&s->q, j)] +=
-            element(&s->q, i, j) * (s->held->x_sum[row] - s->m->x_sum[row]);
-      }
-  wm_sum_f64(s->comm, s->shift, s->m->dx);
-}
-
-/* 1 / (e_i + lambda); 0 where that is not positive: the least-norm solution. */
-static double inverse(const path_t *s, int64_t i, double lambda) {
-  double sum = s->e[i] + lambda;
-  return sum > 0 ? 1 / sum : 0;
-}
-
-/* d' P d on every rank. Collective. */
-static double quadratic(path_t *s, double lambda) {
-  double sum = 0;
-  if (s->grid.member)
-    for (int j = 0; j < s->p.local_n; j++)
-      for (int i = 0; i < s->p.local_m; i++)
-        sum += inverse(s, wm_dmatrix_row(&s->p, i), lambda) * element(&s->p, i, j) *
-               inverse(s, wm_dmatrix_column(&s->p, j), lambda);
-  wm_sum_f64(s->comm, &sum, 1);
-  return sum;
-}
-
-/* |G' (d * q) + r|^2 on every rank; mean[dy] is scratch. Collective. */
-static double mean_error(path_t *s, double lambda, double *mean) {
-  double sum = 0;
-  memset(mean, 0, (size_t)s->m->dy * sizeof *mean);
-  if (s->grid.member)
-    for (int j = 0; j < s->g.local_n; j++)
-      for (int i = 0; i < s->g.local_m; i++) {
-        int row = wm_dmatrix_row(&s->g, i);
-        mean[wm_dmatrix_column(&s->g, j)] +=
-            element(&s->g, i, j) * inverse(s, row, lambda) * s->shift[row];
-      }
-  wm_sum_f64(s->comm, mean, s->m->dy);
-  for (int64_t j = 0; j < s->m->dy; j++) {
-    double r = mean[j] + s->m->y_sum[j] - s->held->y_sum[j];
-    sum += r * r;
-  }
-  return sum;
-}
-
-static double total(const wm_moments_t *m) {
-  double sum = 0;
-  for (int64_t j = 0; j < m->dy; j++)
-    sum += m->yy[j];
-  return sum;
-}
-
-/* Collective. One lambda of the path. */
-static void evaluate(path_t *s, double lambda, double *mean, double *sse, double *sse_held,
-                     double *norm) {
-  double explained = 0, squares = 0, cross = 0;
-  for (int64_t i = 0; i < s->m->dx; i++) {
-    double d = inverse(s, i, lambda);
-    squares += s->norms[i] * d * d;
-    explained += s->norms[i] * (s->e[i] + 2 * lambda) * d * d;
-    cross += s->held != NULL ? s->cross[i] * d : 0;
-  }
-  *sse = total(s->m) - explained;
+  *sse = error;
   *norm = sqrt(squares);
-  if (s->held != NULL)
-    *sse_held = total(s->held) - 2 * cross + quadratic(s, lambda) +
-                s->held->count * mean_error(s, lambda, mean);
+}
+
+/* Collective over the grid's communicator. */
+static double heldout_figure(const path_t *p) {
+  double quadratic = 0;
+  for (int c = 0; c < p->k.local_cols; c++) {
+    double d = p->scales[wm_blockcyclic_col(&p->k, c)];
+    for (int r = 0; r < p->k.local_rows; r++)
+      quadratic += d * p->scales[wm_blockcyclic_row(&p->k, r)] * *wm_blockcyclic_at(&p->k, r, c);
+  }
+  wm_sum_f64(p->grid.comm, &quadratic, 1);
+  double sum = p->constant + quadratic;
+  for (int64_t i = 0; i < p->fit->dx; i++)
+    sum += p->scales[i] * p->linear[i];
+  return sum;
+}
+
+/* Ranks outside the grid need not see the moments: all get the figures of rank 0. */
+static void share_figures(MPI_Comm comm, double *figures, int count) {
+  wm_broadcast(comm, 0, figures, (int64_t)count * (int64_t)sizeof *figures);
 }
 
 wm_status_t wm_ridge_path(MPI_Comm comm, int prows, int pcols, int block, const wm_moments_t *m,
                           const wm_moments_t *heldout, const double *lambdas, int n_lambdas,
                           double *eigenvalues, double *sse_fit, double *sse_heldout, double *norms,
                           wm_error_t *err) {
-  path_t s = {.comm = comm, .block = block, .m = m, .held = heldout, .e = eigenvalues};
-  void *workspace = NULL, *mean = NULL;
-  int size = 1;
-  wm_grid_init(comm, prows, pcols, &s.grid);
-  wm_status_t status = wm_agree(comm, allocate(&s, err), err);
-  if (status == WM_OK && s.grid.member)
-    size = workspace_size(&s);
-  if (status == WM_OK)
-    status = wm_alloc(&workspace, size, sizeof(double), "workspace of pdsyev", err);
-  if (status == WM_OK)
-    status = wm_alloc(&mean, m->dy, sizeof(double), "a mean", err);
-  WM_TRY(wm_agree(comm, status, err));
-  if (s.grid.member)
-    status = decompose(&s, workspace, size, err);
-  WM_TRY(wm_agree(comm, status, err));
-  /* Processes may differ in last bits: rank 0's values count (rule 11). */
-  wm_broadcast(comm, 0, eigenvalues, m->dx * (int64_t)sizeof *eigenvalues);
-  WM_TRY(check_residual(&s, err));
-  project(&s);
-  for (int k = 0; k < n_lambdas; k++)
-    evaluate(&s, lambdas[k], mean, &sse_fit[k], heldout != NULL ? &sse_heldout[k] : NULL,
-             &norms[k]);
+  assert(heldout == NULL || (heldout->dx == m->dx && heldout->dy == m->dy));
+  path_t p = {.fit = m, .heldout = heldout, .block = block, .values = eigenvalues};
+  wm_status_t status;
+  WM_TRY(wm_grid_init(&p.grid, comm, prows, pcols, err));
+  WM_TRY(wm_agree(comm, reserve(&p, err), err));
+  WM_TRY(wm_eigen_symmetric(m->xx, &p.q, eigenvalues, err));
+  WM_TRY(project(&p, err));
+  if (heldout != NULL)
+    WM_TRY(prepare_heldout(&p, err));
+  for (int i = 0; i < n_lambdas; i++) {
+    WM_TRY(set_scales(&p, lambdas[i], err));
+    if (p.grid.member)
+      fit_figures(&p, &sse_fit[i], &norms[i]);
+    if (heldout != NULL)
+      sse_heldout[i] = heldout_figure(&p);
+  }
+  share_figures(comm, sse_fit, n_lambdas);
+  share_figures(comm, norms, n_lambdas);
+  if (heldout != NULL)
+    share_figures(comm, sse_heldout, n_lambdas);
 cleanup:
-  free(mean);
-  free(workspace);
-  path_destroy(&s);
+  release(&p);
   return status;
 }
