@@ -18,13 +18,12 @@ import time
 
 import demo_corpus
 
-WIDTH, LAYERS, HEADS, POSITIONS = 128, 8, 4, 512
-WEIGHTS = {"jargon": 0.4, "austen": 0.3, "bible": 0.2, "devil": 0.1}  # of the sources in a batch
-TOKENS_PER_STEP = 2048
+WIDTH, LAYERS, HEADS, POSITIONS = 96, 8, 4, 512
+WEIGHTS = {"jargon": 0.7, "austen": 0.12, "bible": 0.1, "devil": 0.08}  # of the sources in a batch
+TOKENS_PER_STEP = 1024
 LENGTHS = ((0.7, 128), (0.85, 256), (1.0, 512))  # (until this part of the run, tokens in a window)
-PEAK_RATE, WARMUP, WEIGHT_DECAY = 2e-3, 100, 0.1
+PEAK_RATE, WARMUP, WEIGHT_DECAY = 3e-3, 60, 0.1
 DECAYING = 0.3  # the last part of the run, in which the learning rate falls to zero; it is constant before
-
 
 
 def train_tokenizer(family, lines):
