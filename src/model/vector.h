@@ -13,6 +13,7 @@ enum { WM_LANES = 16 };
 
 typedef float wm_lanes_t __attribute__((vector_size(64)));
 typedef int32_t wm_lane_bits_t __attribute__((vector_size(64)));
+typedef uint32_t wm_lane_words_t __attribute__((vector_size(64)));
 typedef float wm_half_f32_t __attribute__((vector_size(32))); /* eight */
 typedef double wm_half_f64_t __attribute__((vector_size(64)));
 
@@ -99,8 +100,8 @@ static inline wm_lanes_t wm_lanes_exp(wm_lanes_t x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  wm_lane_bits_t bits = (wm_lane_bits_t)p + ((wm_lane_bits_t)t << 23);
-  return (wm_lanes_t)(bits & ~below);
+  wm_lane_words_t bits = (wm_lane_words_t)p + ((wm_lane_words_t)t << 23);
+  return (wm_lanes_t)(bits & ~(wm_lane_words_t)below);
 }
 
 #endif
