@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 const char *wm_h5_working_path(const wm_h5_t *file) {
@@ -79,7 +80,8 @@ cleanup:
   return status;
 }
 
-/* Makes an empty temporary file on rank 0, for an error message that MPI-IO does not give. */
+/* Makes an empty temporary file on rank 0, for an error message that MPI-IO does not give, and
+ * because HDF5 cannot get rid of a file whose first bytes do not fit the disk. */
 static wm_status_t make_temporary(const wm_h5_t *f, wm_error_t *err) {
   if (f->rank != 0)
     return WM_OK;
@@ -101,6 +103,18 @@ cleanup:
   return status;
 }
 
+/* Collective. The file, on a disk that has room for its beginning. */
+static wm_status_t begin_file(wm_h5_t *f, hid_t access, hid_t creation, wm_error_t *err) {
+  wm_status_t status;
+  WM_TRY(wm_agree(f->comm, make_temporary(f, err), err));
+  WM_TRY(wm_agree(f->comm, wm_h5_reserve(f, 0, err), err));
+  WM_TRY(wm_agree(f->comm, make_file(f, access, creation, err), err));
+  /* Again: the creation has truncated the file. */
+  WM_TRY(wm_agree(f->comm, wm_h5_reserve(f, 0, err), err));
+cleanup:
+  return status;
+}
+
 wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err) {
   wm_h5_t *f = NULL;
   hid_t access = H5I_INVALID_HID, creation = H5I_INVALID_HID;
@@ -113,21 +127,20 @@ wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_erro
     if (creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
       status = wm_h5_fail(err, WM_ENVIRONMENT, path, NULL, "make a property list");
   }
-  if (status == WM_OK)
-    status = make_temporary(f, err);
-  WM_TRY(wm_agree(comm, status, err));
-  status = wm_agree(comm, make_file(f, access, creation, err), err);
-  if (status != WM_OK && f->rank == 0)
-    unlink(f->temporary);
-cleanup:
+  status = wm_agree(comm, status, err);
+  if (status == WM_OK) {
+    status = begin_file(f, access, creation, err);
+    if (status == WM_OK)
+      *out = f;
+    else
+      wm_h5_close(f);
+  } else {
+    release(f);
+  }
   if (access >= 0)
     H5Pclose(access);
   if (creation >= 0)
     H5Pclose(creation);
-  if (status == WM_OK)
-    *out = f;
-  else
-    release(f);
   return status;
 }
 
@@ -204,8 +217,11 @@ void wm_h5_close(wm_h5_t *file) {
       wm_fail(&ignored, WM_ENVIRONMENT, "%s: cannot truncate", file->temporary);
     close_file(file, &ignored);
   }
-  if (file->temporary != NULL && file->rank == 0)
-    unlink(file->temporary);
+  if (file->temporary != NULL) {
+    if (file->rank == 0)
+      unlink(file->temporary);
+    MPI_Barrier(file->comm); /* it is gone for all */
+  }
   release(file);
 }
 
@@ -237,9 +253,19 @@ cleanup:
   return status;
 }
 
+/* Gives back the reserved space behind the end. */
+static wm_status_t trim(const wm_h5_t *f, wm_error_t *err) {
+  struct stat st;
+  if (f->rank == 0 && (stat(f->temporary, &st) != 0 || truncate(f->temporary, st.st_size) != 0))
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot truncate: %s", f->temporary, strerror(errno));
+  return WM_OK;
+}
+
 /* Collective. Closes the file that was written and compares what can be read with its checksums. */
 static wm_status_t finish_and_verify(wm_h5_t *f, wm_error_t *err) {
-  wm_status_t status = WM_OK;
+  wm_status_t status = wm_agree(f->comm, wm_h5_reserve(f, 0, err), err);
+  if (status != WM_OK)
+    return status;
   if (H5Fflush(f->id, H5F_SCOPE_GLOBAL) < 0)
     status = wm_h5_fail(err, WM_ENVIRONMENT, f->temporary, NULL, "flush");
   status = wm_agree(f->comm, status, err);
@@ -265,6 +291,7 @@ wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err) {
   WM_TRY(sum_up(f, err));
   WM_TRY(wm_h5_set_int(f, "/", "complete", 1, err));
   WM_TRY(finish_and_verify(f, err));
+  WM_TRY(wm_agree(f->comm, trim(f, err), err));
   /* On every node; the agreement is the barrier before the rename. */
   WM_TRY(wm_agree(f->comm, wm_file_sync(f->temporary, err), err));
   if (f->rank == 0)

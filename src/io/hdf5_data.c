@@ -108,6 +108,8 @@ wm_status_t wm_h5_dataset(wm_h5_t *file, const char *path, hid_t type, int n_dim
     status = creation_properties(file, path, &properties, err);
   if (status == WM_OK && (space = H5Screate_simple(n_dims, extents, NULL)) < 0)
     status = wm_h5_fail(err, WM_ENVIRONMENT, file->temporary, path, "describe the extent");
+  if (status == WM_OK)
+    status = wm_h5_reserve(file, wm_h5_dataset_bytes(d), err);
   WM_TRY(wm_agree(file->comm, status, err));
   WM_TRY(wm_agree(file->comm, make_groups(file, path, err), err));
   d->id = H5Dcreate2(file->id, path, d->type, space, H5P_DEFAULT, properties, H5P_DEFAULT);

@@ -1,5 +1,5 @@
 /* What the parts of the HDF5 wrapper share: hdf5.c (files), hdf5_attribute.c, hdf5_data.c,
- * hdf5_verify.c, hdf5_error.c. */
+ * hdf5_slab.c, hdf5_reserve.c, hdf5_verify.c, hdf5_error.c. */
 #ifndef WANAMAKER_SRC_IO_HDF5_PRIVATE_H
 #define WANAMAKER_SRC_IO_HDF5_PRIVATE_H
 
@@ -41,6 +41,13 @@ wm_status_t wm_h5_fail(wm_error_t *err, wm_status_t status, const char *path, co
       goto cleanup;                                                                                \
     }                                                                                              \
   } while (0)
+
+/* Not collective; agree afterwards. Reserves the disk space for what the file holds, `more` bytes
+ * of data and room for metadata, so that the disk is not found to be full later. */
+wm_status_t wm_h5_reserve(const wm_h5_t *file, int64_t more, wm_error_t *err);
+
+/* Of the elements; INT64_MAX when they pass it. */
+int64_t wm_h5_dataset_bytes(const wm_h5_dataset_t *dataset);
 
 /* A slab of extents count[n_dims], cut into pieces that are slabs and contiguous when packed. */
 typedef struct {
