@@ -254,6 +254,7 @@ static void test_refused_syntax(void **state) {
   refuse("title = \"a\\x00b\";", "\\x00 would end the string");
   refuse("\n/* open\n title = \"\";", "test.cfg:2: the comment is not closed");
   refuse("/*/", "the comment is not closed");
+  refuse("/* two\n * lines */ title = \"two\n lines\";\n@", "test.cfg:4: directives");
   refuse("\ntitle = \"open\n\n", "test.cfg:2: the string is not closed");
   refuse("title = \"open\\", "the string is not closed");
   refuse("title = \"a\";\ntitle = \"b\";", "test.cfg:2: duplicate setting name");
