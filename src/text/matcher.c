@@ -47,8 +47,10 @@ wm_status_t wm_matcher_add(wm_matcher_t *matcher, const char *text, int64_t byte
     node = child;
   }
   matcher->first[t[0]] = true;
-  if (matcher->nodes[node].id < 0)
-    matcher->nodes[node].id = id;
+  if (matcher->nodes[node].id >= 0)
+    return wm_fail(err, WM_INPUT, "the same in normal form as the one with id %ld",
+                   (long)matcher->nodes[node].id);
+  matcher->nodes[node].id = id;
 cleanup:
   return status;
 }

@@ -23,7 +23,8 @@ typedef struct {
 
 void wm_matcher_destroy(wm_matcher_t *matcher);
 
-/* Adds the pattern text[bytes], bytes > 0. Of equal patterns the first added counts. */
+/* Adds the pattern text[bytes], bytes > 0. WM_INPUT if it has been added before: the reference
+ * would choose one of the two at random. */
 wm_status_t wm_matcher_add(wm_matcher_t *matcher, const char *text, int64_t bytes, int32_t id,
                            wm_error_t *err);
 

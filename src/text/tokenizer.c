@@ -166,7 +166,7 @@ cleanup:
 }
 
 /* Enters the added tokens in the two matchers, with the spelling that the text will have there. */
-static wm_status_t create_matchers(wm_tokenizer_t *t, wm_error_t *err) {
+static wm_status_t create_matchers(wm_tokenizer_t *t, const char *dir, wm_error_t *err) {
   wm_status_t status = WM_OK;
   for (int64_t i = 0; i < t->vocabulary.n_added; i++) {
     const wm_added_token_t *token = &t->vocabulary.added[i];
@@ -179,8 +179,12 @@ static wm_status_t create_matchers(wm_tokenizer_t *t, wm_error_t *err) {
       content = t->normal.data;
       bytes = t->normal.bytes;
     }
-    WM_TRY(wm_matcher_add(token->normalized ? &t->normalised : &t->raw, content, bytes, token->id,
-                          err));
+    status = wm_matcher_add(token->normalized ? &t->normalised : &t->raw, content, bytes, token->id,
+                            err);
+    if (status != WM_OK) {
+      wm_error_prefix(err, "%s: added token \"%s\"", dir, token->content);
+      goto cleanup;
+    }
   }
 cleanup:
   wm_offset_map_clear(&t->normal_map);
@@ -196,7 +200,7 @@ wm_status_t wm_tokenizer_open(const char *dir, wm_tokenizer_t **out, wm_error_t 
   WM_TRY(wm_unicode_table(&t->flags, err));
   WM_TRY(wm_bpe_create(t->vocabulary.byte_ids, t->vocabulary.merges, t->vocabulary.n_merges,
                        &t->bpe, err));
-  WM_TRY(create_matchers(t, err));
+  WM_TRY(create_matchers(t, dir, err));
   t->fingerprint = wm_vocabulary_fingerprint(&t->vocabulary);
   *out = t;
   t = NULL;

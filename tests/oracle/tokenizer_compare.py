@@ -3,7 +3,7 @@
 
     tokenizer_compare.py TOOL [DATA] [--cases N] [--seed S]
 
-TOOL is the program tokenize_tool; DATA (or WM_SHARED_DATA) holds tokenizer_gpt2/, tokenizer_gpt_neox/,
+TOOL is the program tokenize_tool of the build; DATA (or WM_SHARED_DATA) holds tokenizer_gpt2/, tokenizer_gpt_neox/,
 wikitext_test.txt and lambada_test.jsonl. The small tokenizers of tests/data/tokenizer are always
 compared. Exits with 1 if anything differs. Every case is also encoded in the parts between the cuts
 that wm_tokenizer_can_cut allows, and the starts of tokens are checked against the reference's

@@ -109,7 +109,7 @@ def cases():
     texts += [
         TEXT[:300].encode(), b"### End of ###\n### End", "\u212bx a\u030aa \u00e5a e\u0301 \u00e9".encode(), b"x" * 100,
         b" " * 50 + b"y", b"ab\r\ncd\r\n\r\n", "\ufeffThe boats".encode(), b"the  <|endoftext|>  boats",
-        b"counted" * 40,
+        b"counted" * 40, "".join(c for c in TEXT if c.isalpha())[:400].encode(),
     ]
     return texts
 

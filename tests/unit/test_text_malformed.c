@@ -123,6 +123,9 @@ static const change_t CHANGES[] = {
      "\"single_word\""},
     {"added_tokens",
      "[{\"content\": \"<new>\", \"id\": 420}, {\"content\": \"<new>\", \"id\": 421}]", "\"<new>\""},
+    {"added_tokens",
+     "[{\"content\": \"a\\u030a<\", \"id\": 420}, {\"content\": \"\\u00e5<\", \"id\": 421}]",
+     "the same in normal form as the one with id 420"},
     {"added_tokens", "[{\"content\": \"<new>\", \"id\": 420}]", NULL},
     {"added_tokens", "[{\"content\": \"\", \"id\": 420}]", NULL},
     {"added_tokens", "[]", NULL},
@@ -158,7 +161,7 @@ static void test_changed_tokenizer_json(void **state) {
     change(root, &CHANGES[i]);
     write_json("tokenizer.json", root);
     if (CHANGES[i].message != NULL)
-      check_refused("tokenizer.json", CHANGES[i].message);
+      check_refused(dir, CHANGES[i].message);
     else
       check_accepted();
     json_decref(root);

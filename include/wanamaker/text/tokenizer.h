@@ -5,9 +5,9 @@
  * pre-tokeniser ByteLevel) or from vocab.json + merges.txt. Anything else in the file that would
  * change ids is refused by name: other normalisers, pre-tokenisers and models, dropout,
  * ignore_merges, subword prefixes and suffixes, added tokens with lstrip, rstrip or single_word or
- * with another id than the reference gives them, and vocabularies without a token for every byte.
- * A post-processor is ignored: it only puts tokens around the text, and no BOS or EOS is added
- * here. Truncation and padding are ignored too.
+ * with another id than the reference gives them or the same in normal form as another, and
+ * vocabularies without a token for every byte. A post-processor is ignored: it only puts tokens
+ * around the text, and no BOS or EOS is added here. Truncation and padding are ignored too.
  *
  * Text is UTF-8; each maximal ill-formed part becomes U+FFFD (as Python's errors="replace") and is
  * counted. NUL is a character like others. The time is O(n log n) for any text.
