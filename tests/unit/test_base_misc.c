@@ -268,6 +268,10 @@ static void test_json_files(void **state) {
   assert_int_equal(write(fd, text, strlen(text)), strlen(text));
   assert_int_equal(wm_json_load(path, &out, &err), WM_INPUT);
   assert_non_null(strstr(err.message, ":2:"));
+  assert_int_equal(pwrite(fd, "{\"a\":1,\"a\":2}", 13, 0), 13);
+  assert_int_equal(ftruncate(fd, 13), 0);
+  assert_int_equal(wm_json_load(path, &out, &err), WM_INPUT);
+  assert_non_null(strstr(err.message, "duplicate"));
   assert_int_equal(ftruncate(fd, 0), 0);
   assert_int_equal(pwrite(fd, "{\"a\": 1}", 8, 0), 8);
   close(fd);
