@@ -73,6 +73,10 @@ static wm_status_t access_properties(const wm_h5_t *f, hid_t *out, wm_error_t *e
             "select MPI-IO");
   WM_H5_TRY(H5Pset_coll_metadata_write(*out, 1), WM_ENVIRONMENT, f->path, NULL,
             "ask for collective metadata writes");
+  /* The format of HDF5 1.8: metadata carry checksums of their own, and an attribute may be longer
+   * than 64 KiB (configurations). */
+  WM_H5_TRY(H5Pset_libver_bounds(*out, H5F_LIBVER_V18, H5F_LIBVER_V18), WM_ENVIRONMENT, f->path,
+            NULL, "choose the file format");
   /* No handle that somebody forgot may keep the file from being closed before it is renamed. */
   WM_H5_TRY(H5Pset_fclose_degree(*out, H5F_CLOSE_STRONG), WM_ENVIRONMENT, f->path, NULL,
             "set the close degree");

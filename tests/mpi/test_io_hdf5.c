@@ -234,15 +234,16 @@ static void test_same_bytes(void **state) {
 
 static void test_attributes(void **state) {
   (void)state;
+  enum { LONGER = 200000 }; /* than the old format's 64 KiB */
   const int64_t one = 1;
   wm_h5_t *f;
   wm_error_t err = {0};
   char *text;
   int64_t i = 0;
   double x = 0;
-  char *longer = malloc(50001);
-  memset(longer, 'x', 50000);
-  longer[50000] = '\0';
+  char *longer = malloc(LONGER + 1);
+  memset(longer, 'x', LONGER);
+  longer[LONGER] = '\0';
   CHECK_OK(wm_h5_create(comm->world, file_name("a.h5"), &f, &err));
   CHECK_OK(wm_h5_dataset(f, "/d", H5T_STD_U8LE, 1, &one, "one value", &err));
   CHECK_OK(wm_h5_write(f, "/d", H5T_NATIVE_UINT8, (int64_t[]){0},
