@@ -5,6 +5,10 @@
  * rank fails on all: every function marked Collective agrees on the status over the file's
  * communicator before it returns.
  *
+ * Disk space is reserved when the file and its datasets are created: a full disk, a quota or a
+ * limit (ulimit -f) shows there, before anything has been computed. Where the file system has no
+ * fallocate(), it shows in wm_h5_write.
+ *
  * Paths inside a file are absolute ("/rows/first_token"); groups on the way are made as needed.
  * Files carry no times of their own: equal contents, made by the same calls, are equal bytes for
  * any number of ranks.
