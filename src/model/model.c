@@ -3,13 +3,11 @@
 #include "family.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/linalg/gemm_backend.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Tiles of a multiple of this height are what linalg's backends take as they are. */
-enum { ROW_BLOCK = 12 };
 
 static const wm_family_ops_t *const families[] = {
     [WM_FAMILY_GPT2] = &wm_gpt2, [WM_FAMILY_GPT_NEOX] = &wm_gpt_neox};
@@ -106,7 +104,9 @@ wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model
   m->comm = comm;
   m->log = log;
   m->options = *options;
-  m->options.tile_rows = (options->tile_rows + ROW_BLOCK - 1) / ROW_BLOCK * ROW_BLOCK;
+  /* The height that the products will take anyway, for whole tiles to be whole for both. */
+  m->options.tile_rows =
+      (options->tile_rows + WM_GEMM_ROW_BLOCK - 1) / WM_GEMM_ROW_BLOCK * WM_GEMM_ROW_BLOCK;
   status = load(m, dir, err);
   if (status != WM_OK) {
     wm_model_close(m);
