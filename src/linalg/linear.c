@@ -49,6 +49,10 @@ void wm_linear_free(wm_linear_t *linear) {
   free(linear);
 }
 
+int64_t wm_linear_tile_rows(const wm_linear_t *linear) {
+  return linear->tile;
+}
+
 static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
   if (l->y_tail != NULL)
     return WM_OK;

@@ -16,6 +16,9 @@ struct wm_surrogates {
   double *r2, *r2_heldout;
   wm_shared_t memory; /* [n, d, d] weights, then [n, d] biases, float32 */
   wm_linear_t **linear;
+  int64_t tile;  /* rows that the products work in */
+  float *x_tail; /* [tile, d]: a last tile, padded, for all layers */
+  float *y_tail;
   uint64_t fingerprint;
 };
 
@@ -108,7 +111,17 @@ static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *er
     if (status != WM_OK)
       return status;
   }
-  return WM_OK;
+  if (s->n == 0)
+    return WM_OK;
+  void *memory;
+  s->tile = wm_linear_tile_rows(s->linear[0]);
+  wm_status_t status = wm_alloc(&memory, s->tile * s->d, sizeof(float), "surrogates", err);
+  s->x_tail = memory;
+  if (status == WM_OK) {
+    status = wm_alloc(&memory, s->tile * s->d, sizeof(float), "surrogates", err);
+    s->y_tail = memory;
+  }
+  return status;
 }
 
 static wm_status_t allocate(int64_t n, int64_t n_layers, int64_t d, wm_surrogates_t **out,
@@ -165,6 +178,8 @@ void wm_surrogates_close(wm_surrogates_t *s) {
   for (int64_t i = 0; i < s->n && s->linear != NULL; i++)
     wm_linear_free(s->linear[i]);
   wm_shared_destroy(&s->memory);
+  free(s->x_tail);
+  free(s->y_tail);
   free(s->linear);
   free(s->r2_heldout);
   free(s->r2);
@@ -199,5 +214,17 @@ uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *s) {
 wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const float *x,
                                 int64_t rows, float *y, wm_error_t *err) {
   assert(wm_surrogates_has(s, layer));
-  return wm_linear_apply(s->linear[s->index_of[layer]], x, rows, y, err);
+  wm_linear_t *linear = s->linear[s->index_of[layer]];
+  int64_t rest = rows % s->tile, whole = rows - rest;
+  wm_status_t status = wm_linear_apply(linear, x, whole, y, err);
+  if (status != WM_OK || rest == 0)
+    return status;
+  /* The products keep a padded tile each if they are left to it; here all layers share one. */
+  size_t used = (size_t)(rest * s->d) * sizeof *x;
+  memcpy(s->x_tail, x + whole * s->d, used);
+  memset(s->x_tail + rest * s->d, 0, (size_t)((s->tile - rest) * s->d) * sizeof *x);
+  status = wm_linear_apply(linear, s->x_tail, s->tile, s->y_tail, err);
+  if (status == WM_OK)
+    memcpy(y + whole * s->d, s->y_tail, used);
+  return status;
 }

@@ -49,6 +49,10 @@ wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, c
                              int64_t tile_rows, wm_error_t *err);
 void wm_linear_free(wm_linear_t *linear);
 
+/* Rows of a tile: tile_rows, rounded up to what the backend needs. A caller that passes whole tiles
+ * saves the object its own padded copies of a last, shorter one. */
+int64_t wm_linear_tile_rows(const wm_linear_t *linear);
+
 /* y[rows, out] = act(x[rows, in] W + b), with all threads of the process. x and y may not overlap.
  * Not thread-safe: one caller at a time per object. rows = 0 is allowed. */
 wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, float *y,
