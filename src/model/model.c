@@ -3,7 +3,7 @@
 #include "family.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
-#include "wanamaker/linalg/gemm_backend.h"
+#include "wanamaker/linalg/gemm.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -39,6 +39,10 @@ typedef enum {
   WM_ACT_COUNT
 } wm_activation_t;
 
+/* The height of a tile is a multiple of this, so that the vector registers of CBLAS kernels are
+ * full: rows left over would be summed in another order than the rest. oneDNN does not mind. */
+enum { WM_GEMM_ROW_BLOCK = 16 };
+
 typedef struct wm_linear wm_linear_t;
 
 /* Makes a layer of `weight` (borrowed: it must outlive the object; never copied unless packing is

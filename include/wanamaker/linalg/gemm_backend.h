@@ -11,10 +11,6 @@
 /* One product of fixed shape: Y[rows, out] = X[rows, in] W, W as in wm_linear_create. */
 typedef struct wm_gemm_plan wm_gemm_plan_t;
 
-/* The height of a tile is a multiple of this, so that the vector registers of CBLAS kernels are
- * full: rows left over would be summed in another order than the rest. oneDNN does not mind. */
-enum { WM_GEMM_ROW_BLOCK = 16 };
-
 /* `weight` is borrowed. On failure *out is NULL. Not collective. */
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
                                 const float *weight, wm_weight_layout_t layout, wm_error_t *err);
