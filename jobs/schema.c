@@ -70,7 +70,7 @@ const wm_schema_t wm_settings[] = {
      "rows and columns of the process grid that solves one layer; [0, 0]: chosen by width"},
     {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
      "block size of the block-cyclic matrices"},
-    {"fit.memory_gib", WM_SETTING_FLOAT, "8.0", 1e-3, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"fit.memory_gib", WM_SETTING_FLOAT, "8.0", 1e-6, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
      "Gram matrices held per node; layers that do not fit are done in further passes"},
 
     /* the sweep: method.md, section 2 */
