@@ -76,17 +76,30 @@ static void show_progress(void *context, int64_t done, int64_t total) {
   wm_progress_update(progress, done);
 }
 
+/* The settings that tokens depend on: not the whole configuration, so that the same tokens are the
+ * same file wherever it is written. */
+static void settings_text(const wm_run_t *run, const char *name, const wm_corpus_spec_t *spec,
+                          char *text, size_t size) {
+  snprintf(text, size,
+           "corpora: { %s: { path = \"%s\"; field = \"%s\"; keep_newline = %s; }; };\n"
+           "protocol: { kind = \"%s\"; };\n",
+           name, spec->path, spec->field, spec->keep_newline ? "true" : "false",
+           wm_encoding_of(run));
+}
+
 static wm_status_t encode(const wm_run_t *run, const char *name, const wm_corpus_spec_t *spec,
                           const origin_t *origin, const char *path, wm_error_t *err) {
   wm_progress_t progress;
   wm_encode_stats_t s;
+  char settings[2 * WM_PATH_SIZE];
+  settings_text(run, name, spec, settings, sizeof settings);
   wm_progress_start(&progress, run->log, "tokenize", "bytes of this rank", origin->bytes);
   bool documents = strcmp(wm_encoding_of(run), "documents") == 0;
   wm_encode_request_t request = {.corpus = *spec,
                                  .mode = documents ? WM_ENCODE_DOCUMENTS : WM_ENCODE_STREAM,
                                  .tokenizer_dir = origin->ids ? NULL : wm_tokenizer_dir(run),
                                  .out_path = path,
-                                 .configuration = run->provenance.configuration,
+                                 .configuration = settings,
                                  .progress = show_progress,
                                  .context = &progress};
   double start = wm_seconds();

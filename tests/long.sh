@@ -4,7 +4,7 @@
 #   bash tests/long.sh BUILD_DIR     BUILD_DIR: a finished build, e.g. build/tests
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit
 source jobs/setup.sh
 build=$1
 venv=build/oracle
@@ -35,8 +35,9 @@ oracle_pipeline() {
 }
 
 oracle_models() {
-  $venv/bin/python tests/oracle/model_compare.py "$build/tests/oracle/forward_tool" \
-    tests/data/demo_gpt2 tests/data/demo_gpt_neox
+  $venv/bin/python tests/oracle/model_compare.py "$build/tests/oracle/forward_tool" &&
+    $venv/bin/python tests/oracle/model_compare.py "$build/tests/oracle/forward_tool" \
+      tests/data/demo_gpt2 tests/data/demo_gpt_neox
 }
 
 oracle_tokenizer() {
@@ -44,7 +45,7 @@ oracle_tokenizer() {
 }
 
 overlap() {
-  $venv/bin/python tests/oracle/overlap_check.py
+  $venv/bin/python tests/oracle/overlap_check.py build/overlap
 }
 
 cblas() {
