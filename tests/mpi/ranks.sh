@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The program on 1, 2, 3 and 4 ranks: tokens.h5 equal byte for byte; given the same surrogates,
-# sweep.h5's data equal bit for bit; surrogates within rounding; a second run does nothing.
+# sweep.h5's data equal bit for bit; a second run does nothing.
 #   ranks.sh WANAMAKER MPIEXEC MODEL_DIR
 set -euo pipefail
 program=$1 mpiexec=$2 model=$3
@@ -36,9 +36,7 @@ for kind in documents stream; do
     out=$work/$kind.$ranks
     run "$ranks" run "$out"
     cmp "$one/tokens.main.$kind.h5" "$out/tokens.main.$kind.h5" || fail "tokens on $ranks ranks"
-    # Predictions agree to 1e-9 (test_measure_pipeline); single weights less well where the Gram
-    # matrix is ill-conditioned.
-    h5diff -r -p 1e-4 "$one/surrogates.h5" "$out/surrogates.h5" /fit/r2 || fail "R^2 on $ranks ranks"
+    # That surrogates agree to rounding is test_measure_pipeline's business.
     cp "$one/surrogates.h5" "$out/surrogates.h5"
     rm "$out/sweep.h5"
     run "$ranks" sweep "$out"
