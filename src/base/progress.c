@@ -18,7 +18,7 @@ static bool speaks(const wm_progress_t *p) {
   return p->log != NULL && p->log->rank == 0 && p->log->level >= WM_LOG_INFO;
 }
 
-/* "1h05m", "3m20s", "12s"; at most a million hours, so that it fits a long */
+/* "1h05m", "3m20s", "12.3s" */
 static void print_duration(char *out, size_t size, double seconds) {
   long s = (long)(seconds < 3.6e9 ? seconds + 0.5 : 3.6e9);
   if (s >= 3600)
@@ -26,7 +26,7 @@ static void print_duration(char *out, size_t size, double seconds) {
   else if (s >= 60)
     snprintf(out, size, "%ldm%02lds", s / 60, s % 60);
   else
-    snprintf(out, size, "%lds", s);
+    snprintf(out, size, "%.1fs", seconds);
 }
 
 /* "123", "12.3k", "4.56M" */
