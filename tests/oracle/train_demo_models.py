@@ -19,6 +19,7 @@ import time
 import demo_corpus
 
 WIDTH, LAYERS, HEADS, POSITIONS = 96, 8, 4, 512
+INITIAL_SCALE = 0.02 * (768 / WIDTH) ** 0.5  # GPT-2's at its width; MLPs of so small a width begin almost linear at 0.02
 WEIGHTS = {"jargon": 0.7, "austen": 0.12, "bible": 0.1, "devil": 0.08}  # of the sources in a batch
 TOKENS_PER_STEP = 1024
 LENGTHS = ((0.7, 128), (0.85, 256), (1.0, 512))  # (until this part of the run, tokens in a window)
@@ -56,11 +57,13 @@ def create_model(family, tokenizer):
     if family == "gpt2":
         return GPT2LMHeadModel(GPT2Config(
             vocab_size=size, n_positions=POSITIONS, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, bos_token_id=end,
-            eos_token_id=end, activation_function="gelu_pytorch_tanh"))
+            eos_token_id=end, activation_function="gelu_pytorch_tanh",
+            initializer_range=INITIAL_SCALE))
     return GPTNeoXForCausalLM(GPTNeoXConfig(
         vocab_size=(size + 127) // 128 * 128, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         intermediate_size=4 * WIDTH, max_position_embeddings=POSITIONS, rotary_pct=0.25, use_parallel_residual=True,
-        hidden_act="gelu", bos_token_id=end, eos_token_id=end))
+        hidden_act="gelu", bos_token_id=end, eos_token_id=end,
+        initializer_range=INITIAL_SCALE))
 
 
 class Batches:
@@ -172,7 +175,7 @@ def train(options):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         step += 1
-        mean = loss.item() if mean is None else 0.98 * mean + 0.02 * loss.item()
+        mean = loss.item() if mean is None else 0.95 * mean + 0.05 * loss.item()
         if step % 50 == 0:
             print(f"step {step} of {options.steps}, loss {mean:.4f}, {time.time() - begun:.0f} s", flush=True)
         if step == options.steps or time.time() - saved > 60 * options.minutes:
