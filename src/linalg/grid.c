@@ -26,7 +26,10 @@ wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, w
   grid->handle = Csys2blacs_handle(comm);
   grid->context = grid->handle;
   Cblacs_gridinit(&grid->context, "Row", prows, pcols);
-  return WM_OK;
+  /* (Also what links our error handlers into every program that has a grid.) */
+  status = wm_scalapack_check(grid->member && grid->context < 0, "Cblacs_gridinit",
+                              "made no context", err);
+  return wm_agree(comm, status, err);
 }
 
 void wm_grid_destroy(wm_grid_t *grid) {
