@@ -59,8 +59,11 @@ static wm_status_t prepare(MPI_Comm comm, const char *path, bool writing, wm_h5_
   }
   f->transfer = H5Pcreate(H5P_DATASET_XFER);
   WM_H5_TRY(f->transfer, WM_ENVIRONMENT, path, NULL, "make a property list");
-  WM_H5_TRY(H5Pset_dxpl_mpio(f->transfer, H5FD_MPIO_COLLECTIVE), WM_ENVIRONMENT, path, NULL,
-            "ask for collective transfers");
+  /* The calls are collective, the transfers under them independent: when a collective transfer
+   * fails on one rank, HDF5 1.10 returns there before it has reset the file's view, while the
+   * others wait for that rank in MPI_File_set_view (a hang with MPICH). */
+  WM_H5_TRY(H5Pset_dxpl_mpio(f->transfer, H5FD_MPIO_INDEPENDENT), WM_ENVIRONMENT, path, NULL,
+            "ask for independent transfers");
 cleanup:
   return status;
 }
