@@ -27,11 +27,18 @@ void dsyev_(const char *jobz, const char *uplo, const int *n, double *a, const i
 static const int GRIDS[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {2, 2}, {4, 1}};
 enum { GRID_COUNT = 6 };
 
+/* Grids of all ranks or all but one (which then stands outside); smaller ones have their turn at
+ * fewer ranks. */
 static bool fits(const int grid[2]) {
   int size;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  return grid[0] * grid[1] <= size;
+  return grid[0] * grid[1] <= size && grid[0] * grid[1] >= size - 1;
 }
+
+/* Sizes that neither block divides, one that both do, and one row; block 64 where there are
+ * several. */
+static const int SHAPES[][2] = {{1, 8}, {5, 8}, {37, 8}, {64, 8}, {100, 8}, {64, 64}, {100, 64}};
+enum { SHAPE_COUNT = 7 };
 
 static int rank_of_world(void) {
   int rank;
@@ -85,13 +92,17 @@ static data_t make_data(int rows, int dx, int dy, double condition, double offse
       d.x[r * dx + i] = wm_rng_normal(rng, (uint64_t)(r * dx + i)) *
                         pow(condition, -(double)i / (dx > 1 ? dx - 1 : 1));
   rotate(&d, 1);
+  double *weight = zeros((int64_t)dx * dy);
+  for (int i = 0; i < dx * dy; i++)
+    weight[i] = wm_rng_normal(mix, (uint64_t)i);
   for (int r = 0; r < rows; r++)
     for (int j = 0; j < dy; j++) {
       double sum = 0.3 * wm_rng_normal(noise, (uint64_t)(r * dy + j)) + j;
       for (int i = 0; i < dx; i++)
-        sum += d.x[r * dx + i] * wm_rng_normal(mix, (uint64_t)(i * dy + j));
+        sum += d.x[r * dx + i] * weight[i * dy + j];
       d.y[r * dy + j] = sum;
     }
+  free(weight);
   for (int i = 0; i < dx; i++) {
     double square = 0;
     for (int r = 0; r < rows; r++)
@@ -253,13 +264,12 @@ static void check_solve(const data_t *d, double lambda, const int grid[2], int b
 }
 
 static void solve_everywhere(double condition, double offset) {
-  const int widths[] = {1, 5, 37, 64, 100}, blocks[] = {8, 64};
-  for (int i = 0; i < 5; i++) {
-    data_t d = make_data(3 * widths[i] + 50, widths[i], widths[i] / 2 + 3, condition, offset, 1);
+  for (int i = 0; i < SHAPE_COUNT; i++) {
+    int width = SHAPES[i][0];
+    data_t d = make_data(3 * width + 50, width, width / 2 + 3, condition, offset, 1);
     for (int g = 0; g < GRID_COUNT; g++)
-      for (int k = 0; k < 2; k++)
-        if (fits(GRIDS[g]))
-          check_solve(&d, 0.01, GRIDS[g], blocks[k]);
+      if (fits(GRIDS[g]))
+        check_solve(&d, 0.01, GRIDS[g], SHAPES[i][1]);
     free_data(&d);
   }
 }
@@ -413,8 +423,9 @@ static void check_path(int width, const int grid[2], int block) {
   assert_true(wm_all_equal(MPI_COMM_WORLD, sse_held, sizeof sse_held));
   for (int i = 0; i < LAMBDAS; i++)
     check_figures(&fit, &held, &m, &h, lambdas[i], sse[i], sse_held[i], norms[i]);
-  assert_int_equal(WM_OK, wm_ridge_path(MPI_COMM_WORLD, grid[0], grid[1], block, &m, NULL, lambdas,
-                                        LAMBDAS, e, sse, NULL, norms, &err));
+  if (width == 5) /* nothing held out */
+    assert_int_equal(WM_OK, wm_ridge_path(MPI_COMM_WORLD, grid[0], grid[1], block, &m, NULL,
+                                          lambdas, LAMBDAS, e, sse, NULL, norms, &err));
   free(e);
   free_moments(&m);
   free_moments(&h);
@@ -424,12 +435,10 @@ static void check_path(int width, const int grid[2], int block) {
 
 static void test_path(void **state) {
   (void)state;
-  const int widths[] = {1, 5, 37, 64, 100}, blocks[] = {8, 64};
-  for (int i = 0; i < 5; i++)
+  for (int i = 0; i < SHAPE_COUNT; i++)
     for (int g = 0; g < GRID_COUNT; g++)
-      for (int k = 0; k < 2; k++)
-        if (fits(GRIDS[g]))
-          check_path(widths[i], GRIDS[g], blocks[k]);
+      if (fits(GRIDS[g]))
+        check_path(SHAPES[i][0], GRIDS[g], SHAPES[i][1]);
 }
 
 static double *read_golden(int64_t *count) {
