@@ -162,7 +162,7 @@ def train(options):
         step = state["step"]
     begun = saved = time.time()
     mean = None
-    model.eval()  # no dropout: the run sees little of the text more than a few times
+    model.eval()  # no dropout
     while step < options.steps:
         length = next(length for until, length in LENGTHS if step < until * options.steps)
         for group in adam.param_groups:
@@ -202,7 +202,7 @@ def main():
     parser.add_argument("--family", choices=("gpt2", "gpt_neox"))
     parser.add_argument("--work", required=True)
     parser.add_argument("--out")
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=6100)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=5, help="between checkpoints")
     parser.add_argument("--sketch")
