@@ -14,10 +14,12 @@ work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 plots=()
 i=0
+last=0
 while [ $# -ge 2 ]; do
   # layer PPL delta [low, high] ...
   awk '$1 ~ /^[0-9]+$/ && $4 ~ /^\[/ { gsub(/[][,]/, ""); print $1, $3, $4, $5 }' "$2" >"$work/$i"
   [ -s "$work/$i" ] || { echo "$2: no sweep table with intervals in it" >&2; exit 3; }
+  last=$(awk -v last="$last" '{ if ($1 > last) last = $1 } END { print last }' "$work/$i")
   shift_x=$(awk -v i=$i 'BEGIN { print 0.16 * i - 0.08 }')
   plots+=("'$work/$i' using (\$1+$shift_x):2:3:4 with yerrorbars pt 7 ps 0.7 lw 1.5 title '${1//\'/}'")
   i=$((i + 1))
@@ -30,6 +32,7 @@ set xlabel 'layer whose MLP is replaced by its ridge surrogate'
 set ylabel 'perplexity, % above the full model'
 set grid ytics lc rgb '#dddddd'
 set xtics 1
+set xrange [-0.6:$last + 0.6]
 set key top right
 set xzeroaxis lw 1
 plot $(IFS=,; echo "${plots[*]}")
