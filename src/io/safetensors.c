@@ -201,18 +201,6 @@ const wm_tensor_t *wm_tensors_find(const wm_tensors_t *tensors, const char *name
   return bsearch(&key, tensors->tensors, (size_t)tensors->count, sizeof key, by_name);
 }
 
-static uint64_t fingerprint_data(const wm_tensor_t *t, uint64_t hash) {
-  enum { WHOLE = 1 << 20, PIECES = 64, PIECE = 16 << 10 };
-  if (t->bytes <= WHOLE)
-    return wm_hash(t->data, (size_t)t->bytes, hash);
-  int64_t span = t->bytes - PIECE; /* from the first piece's begin to the last one's */
-  for (int64_t i = 0; i < PIECES; i++) {
-    int64_t begin = span / (PIECES - 1) * i + span % (PIECES - 1) * i / (PIECES - 1);
-    hash = wm_hash((const char *)t->data + begin, PIECE, hash);
-  }
-  return hash;
-}
-
 uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors) {
   uint64_t hash = 0;
   for (int64_t i = 0; i < tensors->count; i++) {
@@ -221,7 +209,7 @@ uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors) {
     hash = wm_hash(head, sizeof head, hash);
     hash = wm_hash(t->name, strlen(t->name), hash);
     hash = wm_hash(t->shape, (size_t)t->n_dims * sizeof t->shape[0], hash);
-    hash = fingerprint_data(t, hash);
+    hash = wm_hash(t->data, (size_t)t->bytes, hash);
   }
   return hash;
 }

@@ -30,7 +30,7 @@ static wm_status_t read_arch(wm_model_t *m, const char *dir, wm_error_t *err) {
   return status;
 }
 
-/* Collective. Architecture and, sampled, the weights as rank 0 reads them. */
+/* Collective. Architecture and weights as rank 0 reads them. */
 static void take_fingerprint(wm_model_t *m) {
   const wm_arch_t *a = &m->arch;
   char text[512];

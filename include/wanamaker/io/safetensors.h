@@ -55,8 +55,8 @@ int64_t wm_dtype_size(wm_dtype_t dtype);
  * OpenMP threads. Other types: assertion. */
 void wm_to_f32(wm_dtype_t dtype, const void *data, int64_t count, float *out);
 
-/* Fingerprint of all names, types, shapes and sizes and of the data, sampled: whole for tensors up
- * to 1 MiB, else 64 evenly spaced pieces of 16 KiB. */
+/* Fingerprint of all names, types and shapes and of every byte of data: an edited row of one matrix
+ * makes another model. */
 uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors);
 
 #endif
