@@ -9,6 +9,7 @@
 
 #include <assert.h>
 #include <cblas.h>
+#include <float.h>
 #include <math.h>
 
 enum { PANEL = 256 };
@@ -65,6 +66,28 @@ static void add_to_diagonal(wm_blockcyclic_t *a, double value) {
         *wm_blockcyclic_at(a, r, c) += value;
 }
 
+/* Of a singular matrix, too, rounding leaves pivots that may be positive. The factor's backward
+ * error is at most (n + 1) u (L L')_ii in the diagonal (Higham, Accuracy and Stability, theorem
+ * 10.3): a squared pivot of that size is noise, and so is all that is divided by it. Not
+ * collective. */
+static wm_status_t check_pivots(const wm_blockcyclic_t *factor, const wm_moments_t *m,
+                                double lambda, wm_error_t *err) {
+  const double noise = (double)(factor->rows + 1) * DBL_EPSILON;
+  for (int c = 0; c < factor->local_cols; c++)
+    for (int r = 0; r < factor->local_rows; r++) {
+      int64_t i = wm_blockcyclic_row(factor, r);
+      if (i != wm_blockcyclic_col(factor, c))
+        continue;
+      double pivot = *wm_blockcyclic_at(factor, r, c), whole = m->xx[i * m->dx + i] + lambda;
+      if (pivot * pivot <= noise * whole)
+        return wm_fail(err, WM_NUMERICAL,
+                       "ridge of width %d, lambda %g: xx + lambda I is singular to rounding (pivot "
+                       "%lld is %.1e of its diagonal); more rows or a larger lambda are needed",
+                       factor->rows, lambda, (long long)i, pivot * pivot / whole);
+    }
+  return WM_OK;
+}
+
 /* Solves a w = w in place. Called by the members of the grid. */
 static wm_status_t cholesky_solve(wm_blockcyclic_t *a, wm_blockcyclic_t *w, double lambda,
                                   wm_error_t *err) {
@@ -95,6 +118,8 @@ wm_status_t wm_ridge_solve(MPI_Comm comm, int prows, int pcols, int block, const
     wm_blockcyclic_fill(&w, m->xy);
     add_to_diagonal(&a, lambda);
     status = cholesky_solve(&a, &w, lambda, err);
+    if (status == WM_OK)
+      status = check_pivots(&a, m, lambda, err);
   }
   WM_TRY(wm_agree(comm, status, err));
   WM_TRY(wm_blockcyclic_gather(&w, weight, err));

@@ -353,6 +353,33 @@ static void test_failures_reach_every_rank(void **state) {
   free_data(&d);
 }
 
+/* Pivots that rounding alone keeps positive: the factorisation succeeds, the solve must not. */
+static void test_singular_to_rounding(void **state) {
+  (void)state;
+  data_t d = make_data(100, 20, 4, 10, 0, 3);
+  double *w = zeros(20 * 4), *b = zeros(4);
+  for (int g = 0; g < GRID_COUNT; g++) {
+    if (!fits(GRIDS[g]))
+      continue;
+    wm_moments_t m = make_moments(&d);
+    wm_error_t err = {0};
+    for (int i = 0; i < 20; i++) /* the identity, but for rows 16 and 17, all but equal */
+      for (int j = 0; j < 20; j++)
+        m.xx[i * 20 + j] = i == j;
+    m.xx[16 * 20 + 17] = m.xx[17 * 20 + 16] = 1;
+    m.xx[17 * 20 + 17] = 1 + DBL_EPSILON;
+    assert_int_equal(WM_NUMERICAL, wm_ridge_solve(MPI_COMM_WORLD, GRIDS[g][0], GRIDS[g][1], 8, &m,
+                                                  0, w, b, &err));
+    assert_non_null(strstr(err.message, "singular to rounding (pivot 17"));
+    assert_int_equal(
+        WM_OK, wm_ridge_solve(MPI_COMM_WORLD, GRIDS[g][0], GRIDS[g][1], 8, &m, 1e-6, w, b, &err));
+    free_moments(&m);
+  }
+  free(w);
+  free(b);
+  free_data(&d);
+}
+
 static double raw_sse(const data_t *d, const double *w, const double *b) {
   double sum = 0;
   for (int r = 0; r < d->rows; r++)
@@ -506,6 +533,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_solve_with_offset),
       cmocka_unit_test(test_solve_against_dposv),
       cmocka_unit_test(test_failures_reach_every_rank),
+      cmocka_unit_test(test_singular_to_rounding),
       cmocka_unit_test(test_path),
       cmocka_unit_test(test_golden),
       cmocka_unit_test(test_effective_rank),

@@ -38,7 +38,8 @@ void wm_ridge_centre_means(const wm_moments_t *m);
  * first prows * pcols ranks of `comm` with square blocks `block`. `m` is centred and must be
  * readable, with equal contents, on every rank of the grid (each takes its own blocks: no
  * communication). On rank 0 of comm: weight [dx, dy] and bias [dy] are filled (elsewhere may be
- * NULL). A matrix that is not positive definite is WM_NUMERICAL, on every rank. */
+ * NULL). A matrix that is not positive definite, or only by its rounding errors, is WM_NUMERICAL,
+ * on every rank. */
 wm_status_t wm_ridge_solve(MPI_Comm comm, int prows, int pcols, int block, const wm_moments_t *m,
                            double lambda, double *weight, double *bias, wm_error_t *err);
 
