@@ -84,7 +84,8 @@ const wm_schema_t wm_settings[] = {
      "most variants evaluated on one trunk; more of them cost memory, not time"},
 
     {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
-     WM_JOB_SWEEP, "what is resampled; auto: article where there are some, else line or window"},
+     WM_JOB_SWEEP,
+     "what is resampled; auto: article where there are ten or more, else line or window"},
     {"bootstrap.resamples", WM_SETTING_INT, "10000", 100, 1e7, NULL, WM_JOB_SWEEP,
      "resamples of the paired bootstrap"},
     {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_SWEEP, "its seed"},

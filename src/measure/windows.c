@@ -342,16 +342,29 @@ const char *wm_unit_name(wm_unit_kind_t kind) {
   return unit_names[kind];
 }
 
+static int64_t unit_key(const wm_windows_t *w, wm_unit_kind_t kind, int64_t i) {
+  return kind == WM_UNIT_ARTICLE ? w->article[i] : kind == WM_UNIT_LINE ? w->row[i] : i;
+}
+
+/* Units that have predictions. */
+static int64_t count_units(const wm_windows_t *w, wm_unit_kind_t kind) {
+  int64_t n = 0, last_key = -1;
+  for (int64_t i = 0; i < w->n; i++) {
+    if (w->predicted_offset[i] == w->predicted_offset[i + 1])
+      continue;
+    if (n == 0 || unit_key(w, kind, i) != last_key)
+      n++;
+    last_key = unit_key(w, kind, i);
+  }
+  return n;
+}
+
 wm_unit_kind_t wm_unit_resolve(const wm_windows_t *w, wm_unit_kind_t kind) {
   if (kind != WM_UNIT_AUTO)
     return kind;
-  if (w->n > 0 && w->article[w->n - 1] - w->article[0] + 1 >= WM_MIN_UNITS)
+  if (count_units(w, WM_UNIT_ARTICLE) >= WM_MIN_UNITS)
     return WM_UNIT_ARTICLE;
   return w->protocol.kind == WM_PROTOCOL_DOCUMENTS ? WM_UNIT_LINE : WM_UNIT_WINDOW;
-}
-
-static int64_t unit_key(const wm_windows_t *w, wm_unit_kind_t kind, int64_t i) {
-  return kind == WM_UNIT_ARTICLE ? w->article[i] : kind == WM_UNIT_LINE ? w->row[i] : i;
 }
 
 wm_status_t wm_windows_units(const wm_windows_t *w, wm_unit_kind_t kind, int32_t *units,

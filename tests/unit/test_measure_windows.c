@@ -274,12 +274,19 @@ static void bootstrap_units(void **state) {
 
 static void auto_takes_articles_from_ten_on(void **state) {
   (void)state;
-  int64_t article[WM_MIN_UNITS + 1];
-  for (int i = 0; i <= WM_MIN_UNITS; i++)
-    article[i] = 3 + i;
-  wm_windows_t w = {.protocol = stream, .n = WM_MIN_UNITS, .article = article};
+  int64_t article[WM_MIN_UNITS], predicted[WM_MIN_UNITS + 1];
+  for (int i = 0; i < WM_MIN_UNITS; i++) {
+    article[i] = 3 + 2 * i; /* articles between these have no window of their own */
+    predicted[i] = 7 * i;
+  }
+  predicted[WM_MIN_UNITS] = 7 * WM_MIN_UNITS;
+  wm_windows_t w = {
+      .protocol = stream, .n = WM_MIN_UNITS, .article = article, .predicted_offset = predicted};
   assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_ARTICLE);
   w.n = WM_MIN_UNITS - 1;
+  assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_WINDOW);
+  w.n = WM_MIN_UNITS;
+  predicted[WM_MIN_UNITS] = predicted[WM_MIN_UNITS - 1]; /* the last one predicts nothing */
   assert_int_equal(wm_unit_resolve(&w, WM_UNIT_AUTO), WM_UNIT_WINDOW);
 }
 
