@@ -141,24 +141,26 @@ cleanup:
   return status;
 }
 
-wm_status_t wm_stage_fit(const wm_inputs_t *in, wm_error_t *err) {
+wm_status_t wm_stage_fit(const wm_inputs_t *in, bool *complete, wm_error_t *err) {
   const wm_run_t *run = in->run;
   char path[WM_PATH_SIZE];
   wm_fit_options_t options;
   void *layers = NULL;
+  *complete = false;
   wm_status_t status =
       wm_alloc(&layers, wm_model_arch(in->model)->n_layers, sizeof(int64_t), "layers", err);
   if (status == WM_OK)
     status = prepare(in, layers, &options, path, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
   uint64_t key = stage_key(in, &options);
-  bool complete = wm_stage_is_complete(run, path, key);
+  *complete = wm_stage_is_complete(run, path, key);
   if (run->dry_run)
-    status = wm_agree(run->comm->world, explain(in, &options, path, complete, err), err);
-  else if (complete)
+    status = wm_agree(run->comm->world, explain(in, &options, path, *complete, err), err);
+  else if (*complete)
     wm_log(run->log, WM_LOG_INFO, "fit: %s is complete for these inputs; skipped", path);
   else
     status = compute(in, &options, path, key, err);
+  *complete |= !run->dry_run && status == WM_OK;
 cleanup:
   free(layers);
   return status;
@@ -166,13 +168,16 @@ cleanup:
 
 wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
+  bool complete;
   wm_status_t status = wm_output_ready(run, err);
+  if (status == WM_OK)
+    status = wm_tokens_current(run, err);
   if (status != WM_OK)
     return status;
   status = wm_inputs_open(run, 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION, 1u << WM_ROLE_FIT,
                           &inputs, err);
   if (status == WM_OK)
-    status = wm_stage_fit(&inputs, err);
+    status = wm_stage_fit(&inputs, &complete, err);
   wm_inputs_close(&inputs);
   return status;
 }

@@ -222,13 +222,21 @@ static wm_status_t make_windows(wm_inputs_t *in, wm_role_t role, int corpus,
   return status;
 }
 
+/* Are they the same tokens? One file may be a corpus under two names. */
+static bool same_tokens(const wm_text_t *a, const wm_text_t *b) {
+  const wm_tokens_info_t *x = wm_tokens_info(a->tokens), *y = wm_tokens_info(b->tokens);
+  return x->corpus_fingerprint == y->corpus_fingerprint &&
+         x->tokenizer_fingerprint == y->tokenizer_fingerprint &&
+         strcmp(x->encoding, y->encoding) == 0;
+}
+
 static wm_status_t check_disjoint(const wm_inputs_t *in, wm_error_t *err) {
   if (wm_config_bool(in->run->config, "ranges.allow_overlap"))
     return WM_OK;
   for (int a = 0; a < WM_ROLES; a++)
     for (int b = a + 1; b < WM_ROLES; b++) {
       const wm_text_t *x = &in->text[a], *y = &in->text[b];
-      if (!x->present || !y->present || x->tokens != y->tokens)
+      if (!x->present || !y->present || !same_tokens(x, y))
         continue;
       wm_status_t status = wm_windows_disjoint(&x->windows, &y->windows, err);
       if (status != WM_OK)
@@ -331,16 +339,26 @@ static wm_status_t set_hash(wm_h5_t *file, const char *name, uint64_t value, wm_
   return wm_h5_set_string(file, "/", name, text, err);
 }
 
+enum { RANGE_SIZE = 512 };
+
+/* The text of attribute range_ROLE. */
+static void range_text(const wm_text_t *text, char value[RANGE_SIZE]) {
+  if (text->present)
+    snprintf(value, RANGE_SIZE, "%s of %s; %" PRId64 " tokens, %" PRId64 " predicted",
+             text->windows.label, wm_tokens_info(text->tokens)->corpus, text->windows.n_positions,
+             text->windows.n_predicted);
+  else
+    snprintf(value, RANGE_SIZE, "none");
+}
+
 static wm_status_t describe_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t role,
                                  wm_error_t *err) {
   const wm_text_t *text = &in->text[role];
-  char name[64], value[512];
+  char name[64], value[RANGE_SIZE];
   if (!text->present)
     return WM_OK;
   snprintf(name, sizeof name, "range_%s", wm_role_name(role));
-  snprintf(value, sizeof value, "%s of %s; %" PRId64 " tokens, %" PRId64 " predicted",
-           text->windows.label, wm_tokens_info(text->tokens)->corpus, text->windows.n_positions,
-           text->windows.n_predicted);
+  range_text(text, value);
   wm_status_t status = wm_h5_set_string(file, "/", name, value, err);
   const wm_tokens_info_t *info = wm_tokens_info(text->tokens);
   snprintf(name, sizeof name, "corpus_fingerprint_%s", wm_role_name(role));
@@ -390,42 +408,58 @@ wm_status_t wm_layer_list(const char *key, const int64_t *given, int64_t count, 
   return WM_OK;
 }
 
-static bool there(const wm_run_t *run, const char *path) {
-  int found = run->comm->rank == 0 && wm_file_exists(path);
-  MPI_Bcast(&found, 1, MPI_INT, 0, run->comm->world);
-  return found != 0;
-}
+/* --- surrogates of an earlier fit ---------------------------------------------------------------
+ */
 
-bool wm_surrogates_there(const wm_run_t *run) {
-  char path[WM_PATH_SIZE];
+/* Collective. WM_INPUT unless the attribute has this value; "none" stands for one that is absent.
+ */
+static wm_status_t expect(wm_h5_t *file, const char *name, const char *expected, wm_error_t *err) {
+  char *found = NULL;
   wm_error_t ignored = {0};
-  return wm_output_path(run, "surrogates.h5", path, &ignored) == WM_OK && there(run, path);
+  wm_status_t status = wm_h5_get_string(file, "/", name, &found, &ignored);
+  const char *value = status == WM_OK ? found : "none";
+  status = WM_OK;
+  if (strcmp(value, expected) != 0)
+    status = wm_fail(err, WM_INPUT,
+                     "%s was made from another %s (\"%s\", here \"%s\"); run the job fit again",
+                     wm_h5_path(file), name, value, expected);
+  free(found);
+  return status;
 }
 
-bool wm_tokens_there(const wm_run_t *run) {
-  char path[WM_PATH_SIZE];
-  wm_error_t ignored = {0};
-  const char *name;
-  for (int64_t i = 0; (name = wm_config_name(run->config, "corpora.", i)) != NULL; i++)
-    if (wm_tokens_path(run, name, path, &ignored) != WM_OK || !there(run, path))
-      return false;
-  return true;
+static wm_status_t expect_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t role,
+                               wm_error_t *err) {
+  const wm_text_t *text = &in->text[role];
+  char name[64], value[RANGE_SIZE];
+  snprintf(name, sizeof name, "range_%s", wm_role_name(role));
+  range_text(text, value);
+  wm_status_t status = expect(file, name, value, err);
+  if (status != WM_OK || !text->present)
+    return status;
+  snprintf(name, sizeof name, "corpus_fingerprint_%s", wm_role_name(role));
+  key_text(wm_tokens_info(text->tokens)->corpus_fingerprint, value);
+  return expect(file, name, value, err);
 }
 
-wm_status_t wm_stage_same_model(const wm_inputs_t *in, const char *path, wm_error_t *err) {
-  char expected[WM_STAGE_KEY_SIZE], *found = NULL;
+wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_t *err) {
+  char model[WM_STAGE_KEY_SIZE];
+  double lambda, wanted = wm_config_float(in->run->config, "fit.lambda");
   wm_h5_t *file;
   wm_status_t status = wm_h5_open(in->run->comm->world, path, &file, err);
   if (status != WM_OK)
     return status;
-  key_text(wm_model_fingerprint(in->model), expected);
-  status = wm_h5_get_string(file, "/", "model_fingerprint", &found, err);
-  if (status == WM_OK && strcmp(found, expected) != 0)
+  key_text(wm_model_fingerprint(in->model), model);
+  WM_TRY(expect(file, "model_fingerprint", model, err));
+  WM_TRY(expect(file, "protocol", wm_config_string(in->run->config, "protocol.kind"), err));
+  WM_TRY(expect_role(in, file, WM_ROLE_FIT, err));
+  WM_TRY(expect_role(in, file, WM_ROLE_VALIDATION, err));
+  WM_TRY(wm_h5_get_float(file, "/", "lambda", &lambda, err));
+  if (lambda != wanted)
     status = wm_fail(err, WM_INPUT,
-                     "%s was made from another model (fingerprint %s, here %s); run the job fit "
+                     "%s was made from another lambda (%g, here fit.lambda = %g); run the job fit "
                      "again",
-                     path, found, expected);
-  free(found);
+                     path, lambda, wanted);
+cleanup:
   wm_h5_close(file);
   return status;
 }

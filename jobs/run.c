@@ -3,17 +3,18 @@
 #include "inputs.h"
 #include "stages.h"
 
-/* In a dry run the later stages can be explained only if the earlier ones have left their files. */
+/* In a dry run a stage can be explained only if the earlier ones are complete. */
 static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
+  bool complete = false;
   unsigned roles = 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION | 1u << WM_ROLE_EVALUATION;
   wm_status_t status =
       wm_inputs_open(run, roles, 1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
   if (status == WM_OK)
-    status = wm_stage_fit(&inputs, err);
-  if (status == WM_OK && run->dry_run && !wm_surrogates_there(run)) {
+    status = wm_stage_fit(&inputs, &complete, err);
+  if (status == WM_OK && run->dry_run && !complete) {
     if (run->comm->rank == 0)
-      fprintf(run->out, "sweep: can be planned when the surrogates are there\n");
+      fprintf(run->out, "sweep: can be planned when the surrogates are fitted\n");
   } else if (status == WM_OK) {
     status = wm_stage_sweep(&inputs, err);
   }
@@ -22,10 +23,11 @@ static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
 }
 
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
+  bool complete = false;
   wm_status_t status = wm_output_ready(run, err);
   if (status == WM_OK)
-    status = wm_stage_tokenize(run, err);
-  if (status == WM_OK && run->dry_run && !wm_tokens_there(run)) {
+    status = wm_stage_tokenize(run, &complete, err);
+  if (status == WM_OK && !complete) {
     if (run->comm->rank == 0)
       fprintf(run->out, "fit, sweep: can be planned when the corpora are tokenised\n");
     return WM_OK;

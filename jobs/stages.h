@@ -5,10 +5,14 @@
 #include "inputs.h"
 
 /* Collective. Each skips what is complete for the same inputs; in a dry run it says what it would
- * do. */
-wm_status_t wm_stage_tokenize(const wm_run_t *run, wm_error_t *err);
-wm_status_t wm_stage_fit(const wm_inputs_t *inputs, wm_error_t *err);
+ * do. *complete: its result is there for these inputs (after a dry run it may not be). */
+wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err);
+wm_status_t wm_stage_fit(const wm_inputs_t *inputs, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
+
+/* Collective. WM_INPUT if the tokens of a corpus are there but were made from another text or
+ * tokenizer than the settings name. A corpus whose file is gone is left to its tokens. */
+wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err);
 
 /* An estimate of how long `flops` operations, shared out over all ranks, take, e.g. "4 min", from
  * the rate of a short product on this rank. */

@@ -278,7 +278,7 @@ static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
   wm_status_t status =
       wm_surrogates_open(run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
                          wm_config_int(run->config, "compute.tile_rows"), &j->surrogates, err);
-  return status == WM_OK ? wm_stage_same_model(j->in, j->surrogates_path, err) : status;
+  return status == WM_OK ? wm_stage_same_fit(j->in, j->surrogates_path, err) : status;
 }
 
 wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
@@ -306,6 +306,8 @@ cleanup:
 wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
   wm_status_t status = wm_output_ready(run, err);
+  if (status == WM_OK)
+    status = wm_tokens_current(run, err);
   if (status != WM_OK)
     return status;
   /* The fit's ranges are opened too: the evaluation must not share tokens with them. */

@@ -114,7 +114,8 @@ static wm_status_t encode(const wm_run_t *run, const char *name, const wm_corpus
   return WM_OK;
 }
 
-static wm_status_t one_corpus(const wm_run_t *run, const char *name, wm_error_t *err) {
+static wm_status_t one_corpus(const wm_run_t *run, const char *name, bool *complete,
+                              wm_error_t *err) {
   char path[WM_PATH_SIZE];
   wm_corpus_spec_t spec = wm_corpus_spec(run, name);
   origin_t origin;
@@ -128,6 +129,7 @@ static wm_status_t one_corpus(const wm_run_t *run, const char *name, wm_error_t 
     return WM_OK;
   }
   if (run->dry_run) {
+    *complete = false;
     if (run->comm->rank == 0)
       fprintf(run->out, "tokenize: %s (%.1f MB, %s) into %s\n", spec.path,
               (double)origin.bytes / 1e6, origin.ids ? "ids" : wm_encoding_of(run), path);
@@ -136,18 +138,51 @@ static wm_status_t one_corpus(const wm_run_t *run, const char *name, wm_error_t 
   return encode(run, name, &spec, &origin, path, err);
 }
 
-wm_status_t wm_stage_tokenize(const wm_run_t *run, wm_error_t *err) {
+wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err) {
   const char *name;
   int64_t n = 0;
   wm_status_t status = WM_OK;
+  *complete = true;
   for (; status == WM_OK && (name = wm_config_name(run->config, "corpora.", n)) != NULL; n++)
-    status = one_corpus(run, name, err);
+    status = one_corpus(run, name, complete, err);
   if (n == 0)
     return wm_fail(err, WM_USAGE, "no corpus is given: corpora.NAME.path is missing");
   return status;
 }
 
+/* Collective. True if rank 0 sees both files. */
+static bool both_there(const wm_run_t *run, const char *a, const char *b) {
+  int there = run->comm->rank == 0 && wm_file_exists(a) && wm_file_exists(b);
+  MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
+  return there != 0;
+}
+
+wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
+  const char *name;
+  char path[WM_PATH_SIZE];
+  wm_status_t status = WM_OK;
+  for (int64_t i = 0; (name = wm_config_name(run->config, "corpora.", i)) != NULL; i++) {
+    wm_corpus_spec_t spec = wm_corpus_spec(run, name);
+    origin_t origin;
+    WM_TRY(wm_tokens_path(run, name, path, err));
+    if (!both_there(run, path, spec.path))
+      continue;
+    WM_TRY(find_origin(run, &spec, &origin, err));
+    wm_h5_t *file;
+    WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
+    wm_h5_close(file);
+    if (!is_complete(run, path, &origin))
+      return wm_fail(err, WM_INPUT,
+                     "%s was made from another text or tokenizer than the settings name (text %s); "
+                     "run the job tokenize (or run) again",
+                     path, spec.path);
+  }
+cleanup:
+  return status;
+}
+
 wm_status_t wm_job_tokenize(const wm_run_t *run, wm_error_t *err) {
+  bool complete;
   wm_status_t status = wm_output_ready(run, err);
-  return status == WM_OK ? wm_stage_tokenize(run, err) : status;
+  return status == WM_OK ? wm_stage_tokenize(run, &complete, err) : status;
 }

@@ -18,7 +18,7 @@ import tempfile
 
 PROGRAM, MPIEXEC, RANKS, DATA = sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4]
 TIMEOUT = 60
-USAGE, INPUT, ENVIRONMENT = 2, 3, 4
+USAGE, INPUT, ENVIRONMENT, NUMERICAL = 2, 3, 4, 5
 MODEL = os.path.join(DATA, "demo_gpt2")
 
 
@@ -255,10 +255,46 @@ def output_cases(b):
     b.expect("still a good run", 0, "complete for these inputs", "run", ok)
 
 
+def stale_cases(b):
+    """Nothing is computed from results of earlier runs that were made from something else."""
+    ok = b.path("ok.cfg")
+    text = b.path("changing.txt")
+    mine = (f"corpora.main.path={text}", f"output.dir={b.path('stale')}")
+
+    def write(word):
+        with open(text, "w") as f:
+            f.writelines(f"The {i} {word} brown foxes jump over {i * 7} dogs.\n" for i in range(400))
+
+    write("quick")
+    b.expect("first run", 0, "", "run", ok, *mine)
+    b.expect("sweep again", 0, "complete for these inputs", "sweep", ok, *mine)
+    for setting, pattern in (("ranges.fit.tokens=[0,500]", "another range_fit"), ("fit.lambda=2.0", "another lambda"),
+                             ("ranges.validation.tokens=[600,800]", "another range_validation"),
+                             ("protocol.window=32", "another range_fit")):
+        b.expect("sweep with another " + setting, INPUT, r"surrogates\.h5 was made from " + pattern, "sweep", ok, *mine,
+                 setting)
+    write("slow")
+    for job in ("fit", "sweep"):
+        b.expect(f"{job} from tokens of another text", INPUT, r"tokens\.main\.stream\.h5 was made from another text", job,
+                 ok, *mine)
+    b.expect("dry run after a change", 0, r"(?s)tokenize: \S*changing\.txt.*can be planned when the corpora", "run", ok,
+             *mine, "-n")
+    b.expect("tokens anew", 0, "wrote", "tokenize", ok, *mine)
+    b.expect("dry run after a change and new tokens", 0, "sweep: can be planned when the surrogates", "run", ok, *mine,
+             "-n")
+    b.expect("run after a change", 0, r"(?s)fit: wrote.*sweep: wrote", "run", ok, *mine)
+    os.remove(text)
+    b.expect("a text that is gone is left to its tokens", 0, "complete for these inputs", "sweep", ok, *mine)
+    b.expect("one text under two names", USAGE, "overlap", "run", ok, f"corpora.other.path={b.path('text.txt')}",
+             "ranges.evaluation.corpus=other", "ranges.evaluation.tokens=[300,900]")
+    b.expect("fewer rows than the width, no penalty", NUMERICAL, "layer 0: ridge of width .* lambda 0", "run", ok,
+             "ranges.fit.tokens=[0,90]", "fit.lambda=0")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="wm_bad_input_") as top:
         bench = Bench(top)
-        for group in (usage_cases, range_cases, corpus_cases, model_cases, output_cases):
+        for group in (usage_cases, range_cases, corpus_cases, model_cases, output_cases, stale_cases):
             group(bench)
         print(f"{bench.count} cases on {RANKS} rank(s), {bench.failures} failed")
         return bench.failures != 0
