@@ -9,6 +9,7 @@
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/blas.h"
 #include "wanamaker/linalg/gemm.h"
+#include "wm_commit.h"
 
 #include <hdf5.h>
 #include <mpi.h>
@@ -20,9 +21,6 @@
 
 #ifndef WM_VERSION
 #define WM_VERSION "unknown"
-#endif
-#ifndef WM_COMMIT
-#define WM_COMMIT "unknown"
 #endif
 
 typedef struct {
