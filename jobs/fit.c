@@ -32,9 +32,10 @@ static wm_status_t read_grid(const wm_run_t *run, wm_fit_options_t *o, wm_error_
   return WM_OK;
 }
 
-/* What the surrogates depend on. */
+/* What the surrogates depend on, and which attributes the file has. */
 static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o) {
-  uint64_t h = wm_model_fingerprint(in->model);
+  static const char layout[] = "with text fingerprints";
+  uint64_t h = wm_hash(layout, sizeof layout, wm_model_fingerprint(in->model));
   h = wm_text_fingerprint(&in->text[WM_ROLE_FIT], h);
   h = wm_text_fingerprint(&in->text[WM_ROLE_VALIDATION], h);
   h = wm_hash(&o->lambda, sizeof o->lambda, h);

@@ -364,6 +364,9 @@ static wm_status_t describe_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t
   snprintf(name, sizeof name, "corpus_fingerprint_%s", wm_role_name(role));
   if (status == WM_OK)
     status = set_hash(file, name, info->corpus_fingerprint, err);
+  snprintf(name, sizeof name, "text_fingerprint_%s", wm_role_name(role));
+  if (status == WM_OK)
+    status = set_hash(file, name, wm_text_fingerprint(text, 0), err);
   return status == WM_OK ? set_hash(file, "tokenizer_fingerprint", info->tokenizer_fingerprint, err)
                          : status;
 }
@@ -411,34 +414,42 @@ wm_status_t wm_layer_list(const char *key, const int64_t *given, int64_t count, 
 /* --- surrogates of an earlier fit ---------------------------------------------------------------
  */
 
-/* Collective. WM_INPUT unless the attribute has this value; "none" stands for one that is absent.
- */
-static wm_status_t expect(wm_h5_t *file, const char *name, const char *expected, wm_error_t *err) {
+/* Collective. A text attribute; "none" if there is none, NULL without memory. Caller frees. */
+static char *read_or_none(wm_h5_t *file, const char *name) {
   char *found = NULL;
   wm_error_t ignored = {0};
-  wm_status_t status = wm_h5_get_string(file, "/", name, &found, &ignored);
-  const char *value = status == WM_OK ? found : "none";
-  status = WM_OK;
-  if (strcmp(value, expected) != 0)
+  if (wm_h5_get_string(file, "/", name, &found, &ignored) == WM_OK)
+    return found;
+  return wm_strdup(&found, "none", &ignored) == WM_OK ? found : NULL;
+}
+
+/* Collective. WM_INPUT unless attribute `name` is `expected`. The message shows attribute `shown`
+ * beside `here`, what it would be now. */
+static wm_status_t expect(const wm_inputs_t *in, wm_h5_t *file, const char *name,
+                          const char *expected, const char *shown, const char *here,
+                          wm_error_t *err) {
+  char *found = read_or_none(file, name), *was = read_or_none(file, shown);
+  wm_status_t status = WM_OK;
+  if (found == NULL || was == NULL)
+    status = wm_fail(err, WM_ENVIRONMENT, "%s: no memory for an attribute", wm_h5_path(file));
+  else if (strcmp(found, expected) != 0)
     status = wm_fail(err, WM_INPUT,
                      "%s was made from another %s (\"%s\", here \"%s\"); run the job fit again",
-                     wm_h5_path(file), name, value, expected);
+                     wm_h5_path(file), shown, was, here);
   free(found);
-  return status;
+  free(was);
+  return wm_agree(in->run->comm->world, status, err);
 }
 
 static wm_status_t expect_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t role,
                                wm_error_t *err) {
   const wm_text_t *text = &in->text[role];
-  char name[64], value[RANGE_SIZE];
-  snprintf(name, sizeof name, "range_%s", wm_role_name(role));
-  range_text(text, value);
-  wm_status_t status = expect(file, name, value, err);
-  if (status != WM_OK || !text->present)
-    return status;
-  snprintf(name, sizeof name, "corpus_fingerprint_%s", wm_role_name(role));
-  key_text(wm_tokens_info(text->tokens)->corpus_fingerprint, value);
-  return expect(file, name, value, err);
+  char name[64], shown[64], range[RANGE_SIZE], key[WM_STAGE_KEY_SIZE];
+  snprintf(name, sizeof name, "text_fingerprint_%s", wm_role_name(role));
+  snprintf(shown, sizeof shown, "range_%s", wm_role_name(role));
+  range_text(text, range);
+  key_text(wm_text_fingerprint(text, 0), key);
+  return expect(in, file, name, text->present ? key : "none", shown, range, err);
 }
 
 wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_t *err) {
@@ -449,8 +460,8 @@ wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_
   if (status != WM_OK)
     return status;
   key_text(wm_model_fingerprint(in->model), model);
-  WM_TRY(expect(file, "model_fingerprint", model, err));
-  WM_TRY(expect(file, "protocol", wm_config_string(in->run->config, "protocol.kind"), err));
+  WM_TRY(expect(in, file, "model_fingerprint", model, "model",
+                wm_config_string(in->run->config, "model.path"), err));
   WM_TRY(expect_role(in, file, WM_ROLE_FIT, err));
   WM_TRY(expect_role(in, file, WM_ROLE_VALIDATION, err));
   WM_TRY(wm_h5_get_float(file, "/", "lambda", &lambda, err));

@@ -273,6 +273,8 @@ def stale_cases(b):
                              ("protocol.window=32", "another range_fit")):
         b.expect("sweep with another " + setting, INPUT, r"surrogates\.h5 was made from " + pattern, "sweep", ok, *mine,
                  setting)
+    b.expect("the same windows by other words", 0, "complete for these inputs", "sweep", ok, *mine,
+             "protocol.kind=sliding", "protocol.stride=64", "ranges.fit.max_tokens=600")
     write("slow")
     for job in ("fit", "sweep"):
         b.expect(f"{job} from tokens of another text", INPUT, r"tokens\.main\.stream\.h5 was made from another text", job,
