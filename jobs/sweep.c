@@ -169,7 +169,8 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
 static uint64_t stage_key(const job_t *j) {
   const wm_bootstrap_t *b = &j->options.bootstrap;
   const wm_variants_t *v = &j->variants;
-  int64_t block = wm_config_int(j->in->run->config, "compute.block_tokens");
+  static const char *const last_digits[] = {"compute.block_tokens", "compute.tile_rows",
+                                            "compute.tile_vocab"};
   uint64_t h = wm_model_fingerprint(j->in->model);
   uint64_t s = wm_surrogates_fingerprint(j->surrogates);
   h = wm_hash(&s, sizeof s, h);
@@ -181,7 +182,10 @@ static uint64_t stage_key(const job_t *j) {
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
   h = wm_hash(&j->options.unit, sizeof j->options.unit, h);
   h = wm_hash(&j->options.max_group, sizeof j->options.max_group, h);
-  h = wm_hash(&block, sizeof block, h);
+  for (int i = 0; i < 3; i++) {
+    int64_t value = wm_config_int(j->in->run->config, last_digits[i]);
+    h = wm_hash(&value, sizeof value, h);
+  }
   return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
 }
 
