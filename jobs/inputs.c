@@ -192,6 +192,16 @@ static wm_status_t check_ids(const wm_model_t *model, const char *corpus, const 
   return WM_OK;
 }
 
+static wm_status_t check_window(const wm_protocol_t *protocol, const wm_arch_t *arch,
+                                wm_error_t *err) {
+  if (protocol->window > arch->max_positions)
+    return wm_fail(err, WM_USAGE,
+                   "protocol.window = %" PRId64 ", but the model takes at most %" PRId64
+                   " positions",
+                   protocol->window, arch->max_positions);
+  return WM_OK;
+}
+
 static wm_status_t make_windows(wm_inputs_t *in, wm_role_t role, int corpus,
                                 const wm_range_t *range, wm_error_t *err) {
   wm_text_t *text = &in->text[role];
@@ -200,12 +210,9 @@ static wm_status_t make_windows(wm_inputs_t *in, wm_role_t role, int corpus,
   wm_status_t status = wm_protocol_read(in->run, &protocol, err);
   if (status != WM_OK)
     return status;
-  const wm_arch_t *arch = wm_model_arch(in->model);
-  if (protocol.window > arch->max_positions)
-    return wm_fail(err, WM_USAGE,
-                   "protocol.window = %" PRId64 ", but the model takes at most %" PRId64
-                   " positions",
-                   protocol.window, arch->max_positions);
+  status = check_window(&protocol, wm_model_arch(in->model), err);
+  if (status != WM_OK)
+    return status;
   wm_token_view_t view = {.name = in->corpora[corpus],
                           .encoding = wm_tokens_info(t)->encoding,
                           .n_tokens = wm_tokens_count(t),
@@ -284,6 +291,28 @@ wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned require
   WM_TRY(check_disjoint(out, err));
 cleanup:
   return wm_agree(run->comm->world, status, err);
+}
+
+wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned roles,
+                            wm_error_t *err) {
+  const wm_preset_t *preset = wm_preset_find(wm_config_string(run->config, "ranges.preset"));
+  wm_inputs_t names = {.run = run};
+  wm_protocol_t protocol;
+  wm_status_t status;
+  WM_TRY(list_corpora(&names, err));
+  WM_TRY(check_range_names(run, err));
+  WM_TRY(wm_protocol_read(run, &protocol, err));
+  WM_TRY(check_window(&protocol, arch, err));
+  for (int r = 0; r < WM_ROLES; r++) {
+    wm_range_t range = preset->ranges[r];
+    int corpus;
+    if ((roles & (1u << r)) == 0)
+      continue;
+    WM_TRY(read_range(run, wm_role_name((wm_role_t)r), &range, err));
+    WM_TRY(find_corpus(&names, (wm_role_t)r, &corpus, err));
+  }
+cleanup:
+  return status;
 }
 
 void wm_inputs_close(wm_inputs_t *in) {

@@ -3,13 +3,14 @@
 #include "inputs.h"
 #include "stages.h"
 
+enum { ROLES = 1 << WM_ROLE_FIT | 1 << WM_ROLE_VALIDATION | 1 << WM_ROLE_EVALUATION };
+
 /* In a dry run a stage can be explained only if the earlier ones are complete. */
 static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
   bool complete = false;
-  unsigned roles = 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION | 1u << WM_ROLE_EVALUATION;
   wm_status_t status =
-      wm_inputs_open(run, roles, 1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
+      wm_inputs_open(run, ROLES, 1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
   if (status == WM_OK)
     status = wm_stage_fit(&inputs, &complete, err);
   if (status == WM_OK && run->dry_run && !complete) {
@@ -22,9 +23,22 @@ static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
   return status;
 }
 
+/* Settings that only a later stage would find wrong. Collective. */
+static wm_status_t check_settings(const wm_run_t *run, wm_error_t *err) {
+  wm_arch_t arch;
+  wm_status_t status = wm_arch_read(wm_config_string(run->config, "model.path"), &arch, err);
+  if (status == WM_OK)
+    status = wm_inputs_check(run, &arch, ROLES, err);
+  if (status == WM_OK)
+    status = wm_sweep_check(run, &arch, err);
+  return wm_agree(run->comm->world, status, err);
+}
+
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
   bool complete = false;
-  wm_status_t status = wm_output_ready(run, err);
+  wm_status_t status = check_settings(run, err);
+  if (status == WM_OK)
+    status = wm_output_ready(run, err);
   if (status == WM_OK)
     status = wm_stage_tokenize(run, &complete, err);
   if (status == WM_OK && !complete) {

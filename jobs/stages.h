@@ -14,6 +14,9 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
  * tokenizer than the settings name. A corpus whose file is gone is left to its tokens. */
 wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err);
 
+/* Not collective. Will the sweep's layers exist and have surrogates, once fit.layers are fitted? */
+wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err);
+
 /* An estimate of how long `flops` operations, shared out over all ranks, take, e.g. "4 min", from
  * the rate of a short product on this rank. */
 void wm_stage_duration(const wm_run_t *run, double flops, char *text, size_t size);

@@ -24,12 +24,23 @@ typedef struct {
 /* --- variants -----------------------------------------------------------------------------------
  */
 
-static wm_status_t need_surrogate(const job_t *j, const char *key, const int64_t *layers, int64_t n,
-                                  wm_error_t *err) {
-  for (int64_t i = 0; i < n; i++)
-    if (!wm_surrogates_has(j->surrogates, layers[i]))
+/* Layers that have a surrogate, or will have one, and where. */
+typedef struct {
+  const int64_t *layers;
+  int64_t n, n_layers; /* of them, of the model */
+  const char *where;
+} available_t;
+
+static wm_status_t need_surrogate(const available_t *have, const char *key, const int64_t *layers,
+                                  int64_t n, wm_error_t *err) {
+  for (int64_t i = 0; i < n; i++) {
+    bool found = false;
+    for (int64_t k = 0; k < have->n; k++)
+      found |= have->layers[k] == layers[i];
+    if (!found)
       return wm_fail(err, WM_USAGE, "%s: layer %" PRId64 " has no surrogate in %s", key, layers[i],
-                     j->surrogates_path);
+                     have->where);
+  }
   return WM_OK;
 }
 
@@ -41,18 +52,19 @@ static int64_t smallest(const int64_t *layers, int64_t n) {
 }
 
 /* Adds the joint sets whose first layer is `layer`. */
-static wm_status_t add_joint(job_t *j, int64_t layer, wm_error_t *err) {
-  const int64_t *offsets, n_layers = wm_model_arch(j->in->model)->n_layers;
+static wm_status_t add_joint(const wm_config_t *config, const available_t *have, int64_t layer,
+                             wm_variants_t *variants, wm_error_t *err) {
+  const int64_t *offsets;
   int64_t count;
-  const int64_t *sets = wm_config_lists(j->in->run->config, "sweep.joint", &offsets, &count);
+  const int64_t *sets = wm_config_lists(config, "sweep.joint", &offsets, &count);
   for (int64_t i = 0; i < count; i++) {
     const int64_t *set = sets + offsets[i];
     int64_t n = offsets[i + 1] - offsets[i];
     if (smallest(set, n) != layer)
       continue;
-    wm_status_t status = need_surrogate(j, "sweep.joint", set, n, err);
+    wm_status_t status = need_surrogate(have, "sweep.joint", set, n, err);
     if (status == WM_OK)
-      status = wm_variants_add(&j->variants, set, n, n_layers, err);
+      status = wm_variants_add(variants, set, n, have->n_layers, err);
     if (status != WM_OK)
       return wm_error_prefix(err, "sweep.joint");
   }
@@ -60,11 +72,11 @@ static wm_status_t add_joint(job_t *j, int64_t layer, wm_error_t *err) {
 }
 
 /* Single layers and joint sets, in the order of their first changed layer. */
-static wm_status_t make_variants(job_t *j, wm_error_t *err) {
-  const wm_config_t *c = j->in->run->config;
-  const int64_t n_layers = wm_model_arch(j->in->model)->n_layers;
-  int64_t count, n, n_have, total;
-  const int64_t *offsets, *have = wm_surrogates_layers(j->surrogates, &n_have);
+static wm_status_t make_variants(const wm_config_t *c, const available_t *have,
+                                 wm_variants_t *variants, wm_error_t *err) {
+  const int64_t n_layers = have->n_layers;
+  int64_t count, n, total;
+  const int64_t *offsets;
   const int64_t *given = wm_config_ints(c, "sweep.layers", &count);
   const int64_t *sets = wm_config_lists(c, "sweep.joint", &offsets, &total);
   bool single = wm_config_bool(c, "sweep.single");
@@ -73,11 +85,11 @@ static wm_status_t make_variants(job_t *j, wm_error_t *err) {
   if (status != WM_OK)
     return status;
   int64_t *layers = memory;
-  WM_TRY(wm_variants_create(&j->variants, err));
-  WM_TRY(wm_layer_list("sweep.layers", count > 0 ? given : have, count > 0 ? count : n_have,
-                       n_layers, layers, &n, err));
+  WM_TRY(wm_variants_create(variants, err));
+  WM_TRY(wm_layer_list("sweep.layers", count > 0 ? given : have->layers,
+                       count > 0 ? count : have->n, n_layers, layers, &n, err));
   if (single)
-    WM_TRY(need_surrogate(j, "sweep.layers", layers, n, err));
+    WM_TRY(need_surrogate(have, "sweep.layers", layers, n, err));
   for (int64_t i = 0; i < (total > 0 ? offsets[total] : 0); i++)
     if (sets[i] >= n_layers) {
       status = wm_fail(err, WM_USAGE,
@@ -88,8 +100,8 @@ static wm_status_t make_variants(job_t *j, wm_error_t *err) {
     }
   for (int64_t l = 0, next = 0; l < n_layers; l++) {
     if (single && next < n && layers[next] == l)
-      WM_TRY(wm_variants_add(&j->variants, &layers[next++], 1, n_layers, err));
-    WM_TRY(add_joint(j, l, err));
+      WM_TRY(wm_variants_add(variants, &layers[next++], 1, n_layers, err));
+    WM_TRY(add_joint(c, have, l, variants, err));
   }
 cleanup:
   free(memory);
@@ -285,6 +297,23 @@ static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
   return status == WM_OK ? wm_stage_same_fit(j->in, j->surrogates_path, err) : status;
 }
 
+wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err) {
+  int64_t count;
+  const int64_t *given = wm_config_ints(run->config, "fit.layers", &count);
+  available_t have = {.n_layers = arch->n_layers, .where = "what is to be fitted (fit.layers)"};
+  wm_variants_t variants = {0};
+  void *layers = NULL;
+  wm_status_t status;
+  WM_TRY(wm_alloc(&layers, arch->n_layers, sizeof(int64_t), "layers", err));
+  WM_TRY(wm_layer_list("fit.layers", given, count, arch->n_layers, layers, &have.n, err));
+  have.layers = layers;
+  WM_TRY(make_variants(run->config, &have, &variants, err));
+cleanup:
+  wm_variants_destroy(&variants);
+  free(layers);
+  return status;
+}
+
 wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   const wm_run_t *run = in->run;
   job_t j = {.in = in, .text = &in->text[WM_ROLE_EVALUATION], .options = read_options(run)};
@@ -292,7 +321,9 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   WM_TRY(wm_output_path(run, "sweep.h5", j.path, err));
   WM_TRY(wm_output_path(run, "surrogates.h5", j.surrogates_path, err));
   WM_TRY(open_surrogates(&j, err));
-  WM_TRY(wm_agree(run->comm->world, make_variants(&j, err), err));
+  available_t have = {.n_layers = wm_model_arch(in->model)->n_layers, .where = j.surrogates_path};
+  have.layers = wm_surrogates_layers(j.surrogates, &have.n);
+  WM_TRY(wm_agree(run->comm->world, make_variants(run->config, &have, &j.variants, err), err));
   uint64_t key = stage_key(&j);
   bool complete = wm_stage_is_complete(run, j.path, key);
   if (run->dry_run)

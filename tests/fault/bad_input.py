@@ -255,6 +255,24 @@ def output_cases(b):
     b.expect("still a good run", 0, "complete for these inputs", "run", ok)
 
 
+def early_cases(b):
+    """A dry run, and a run before its first stage, find what only a later stage would stumble over."""
+    ok = b.path("ok.cfg")
+    for code, pattern, setting in (
+            (USAGE, "a < b", "ranges.fit.tokens=[600,0]"), (USAGE, "no such corpus", "ranges.evaluation.corpus=other"),
+            (USAGE, "takes at most", "protocol.window=100000"), (USAGE, r"sweep\.joint: .*twice", "sweep.joint=([1],[1])"),
+            (USAGE, r"sweep\.joint: layer 42", "sweep.joint=([1,42])"), (USAGE, r"fit\.layers: layer 99", "fit.layers=[99]"),
+            (INPUT, r"config\.json", f"model.path={b.top}")):
+        b.expect("early: " + setting, code, r"(?s)\A(?!.*tokenize:).*" + pattern, "run", ok, "-n",
+                 f"output.dir={b.path('early')}", f"tokenizer.path={MODEL}", setting)
+    b.expect("early: nothing was written", USAGE, "twice", "run", ok, f"output.dir={b.path('early')}",
+             "sweep.joint=([1],[1])")
+    b.count += 1
+    if os.path.exists(b.path("early")):
+        b.failures += 1
+        print("FAILED early: the output directory was made")
+
+
 def stale_cases(b):
     """Nothing is computed from results of earlier runs that were made from something else."""
     ok = b.path("ok.cfg")
@@ -296,7 +314,7 @@ def stale_cases(b):
 def main():
     with tempfile.TemporaryDirectory(prefix="wm_bad_input_") as top:
         bench = Bench(top)
-        for group in (usage_cases, range_cases, corpus_cases, model_cases, output_cases, stale_cases):
+        for group in (usage_cases, range_cases, corpus_cases, model_cases, output_cases, early_cases, stale_cases):
             group(bench)
         print(f"{bench.count} cases on {RANKS} rank(s), {bench.failures} failed")
         return bench.failures != 0
