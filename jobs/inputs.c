@@ -273,18 +273,22 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
+  wm_model_options_t options = {.tile_rows = wm_config_int(run->config, "compute.tile_rows"),
+                                .tile_vocab = wm_config_int(run->config, "compute.tile_vocab")};
+  return wm_model_open(run->comm, wm_config_string(run->config, "model.path"), &options, run->log,
+                       out, err);
+}
+
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
                            wm_error_t *err) {
   memset(out, 0, sizeof *out);
   out->run = run;
   wm_status_t status;
   const wm_preset_t *preset = wm_preset_find(wm_config_string(run->config, "ranges.preset"));
-  wm_model_options_t options = {.tile_rows = wm_config_int(run->config, "compute.tile_rows"),
-                                .tile_vocab = wm_config_int(run->config, "compute.tile_vocab")};
   WM_TRY(list_corpora(out, err));
   WM_TRY(check_range_names(run, err));
-  WM_TRY(wm_model_open(run->comm, wm_config_string(run->config, "model.path"), &options, run->log,
-                       &out->model, err));
+  WM_TRY(wm_inputs_open_model(run, &out->model, err));
   for (int r = 0; r < WM_ROLES; r++)
     if (roles & (1u << r))
       WM_TRY(open_role(out, preset, (wm_role_t)r, (required & (1u << r)) != 0, err));

@@ -58,6 +58,8 @@ typedef struct {
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
                            wm_error_t *err);
 void wm_inputs_close(wm_inputs_t *inputs);
+/* Collective. The model alone. */
+wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
 /* Not collective. The settings of corpora, protocol and roles alone, before anything is opened. */
 wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned roles,
                             wm_error_t *err);

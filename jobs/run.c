@@ -34,6 +34,16 @@ static wm_status_t check_settings(const wm_run_t *run, wm_error_t *err) {
   return wm_agree(run->comm->world, status, err);
 }
 
+/* What a dry run can do without tokens. Collective. */
+static wm_status_t check_model(const wm_run_t *run, wm_error_t *err) {
+  wm_model_t *model = NULL;
+  wm_status_t status = wm_inputs_open_model(run, &model, err);
+  wm_model_close(model);
+  if (status == WM_OK && run->comm->rank == 0)
+    fprintf(run->out, "fit, sweep: can be planned when the corpora are tokenised\n");
+  return status;
+}
+
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
   bool complete = false;
   wm_status_t status = check_settings(run, err);
@@ -41,10 +51,7 @@ wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
     status = wm_output_ready(run, err);
   if (status == WM_OK)
     status = wm_stage_tokenize(run, &complete, err);
-  if (status == WM_OK && !complete) {
-    if (run->comm->rank == 0)
-      fprintf(run->out, "fit, sweep: can be planned when the corpora are tokenised\n");
-    return WM_OK;
-  }
-  return status == WM_OK ? later_stages(run, err) : status;
+  if (status != WM_OK)
+    return status;
+  return complete ? later_stages(run, err) : check_model(run, err);
 }

@@ -265,6 +265,8 @@ def early_cases(b):
             (INPUT, r"config\.json", f"model.path={b.top}")):
         b.expect("early: " + setting, code, r"(?s)\A(?!.*tokenize:).*" + pattern, "run", ok, "-n",
                  f"output.dir={b.path('early')}", f"tokenizer.path={MODEL}", setting)
+    b.expect("early: no weights", INPUT, r"model\.safetensors", "run", ok, "-n", f"output.dir={b.path('early')}",
+             f"tokenizer.path={MODEL}", f"model.path={b.path('model_no_weights')}")
     b.expect("early: nothing was written", USAGE, "twice", "run", ok, f"output.dir={b.path('early')}",
              "sweep.joint=([1],[1])")
     b.count += 1
