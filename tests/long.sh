@@ -1,18 +1,23 @@
 #!/usr/bin/env bash
 # The long tier (tests/run.sh --all): the reference stack in a virtual environment, the other product
 # backend, MPICH, and sanitizers.
-#   bash tests/long.sh BUILD_DIR     BUILD_DIR: a finished build, e.g. build/tests
+#   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
+#                                            PARTs all of them: stack models tokenizer pipeline
+#                                            overlap cblas mpich sanitizers
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 source jobs/setup.sh
 build=$1
+shift
+wanted=" $* "
 venv=build/oracle
 failed=()
 
 part() {
-  local name=$1
-  shift
+  local key=$1 name=$2
+  shift 2
+  [ "$wanted" = "  " ] || [[ $wanted == *" $key "* ]] || return 0
   echo "== $name =="
   "$@" || failed+=("$name")
 }
@@ -68,14 +73,14 @@ sanitizers() {
     (cd build/sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure --timeout 1200)
 }
 
-part "reference stack" reference_stack
-part "oracle: models" oracle_models
-part "oracle: tokenizer" oracle_tokenizer
-part "oracle: pipeline" oracle_pipeline
-part "demo text is disjoint from the training text" overlap
-part "CBLAS backend" cblas
-part "MPICH" mpich
-part "sanitizers" sanitizers
+part stack "reference stack" reference_stack
+part models "oracle: models" oracle_models
+part tokenizer "oracle: tokenizer" oracle_tokenizer
+part pipeline "oracle: pipeline" oracle_pipeline
+part overlap "demo text is disjoint from the training text" overlap
+part cblas "CBLAS backend" cblas
+part mpich "MPICH" mpich
+part sanitizers "sanitizers" sanitizers
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}"

@@ -4,7 +4,7 @@
 #   ranks.sh WANAMAKER MPIEXEC MODEL_DIR
 set -euo pipefail
 program=$1 mpiexec=$2 model=$3
-work=$(mktemp -d)
+work=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # memory syncs at once
 trap 'rm -rf -- "$work"' EXIT
 
 fail() {
