@@ -80,6 +80,9 @@ static wm_status_t make_variants(const wm_config_t *c, const available_t *have,
   const int64_t *given = wm_config_ints(c, "sweep.layers", &count);
   const int64_t *sets = wm_config_lists(c, "sweep.joint", &offsets, &total);
   bool single = wm_config_bool(c, "sweep.single");
+  if (!single && count > 0)
+    return wm_fail(err, WM_USAGE,
+                   "sweep.layers names layers to measure alone, but sweep.single is false");
   void *memory;
   wm_status_t status = wm_alloc(&memory, n_layers, sizeof(int64_t), "layers", err);
   if (status != WM_OK)

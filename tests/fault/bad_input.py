@@ -131,6 +131,8 @@ def usage_cases(b):
     b.expect("joint layer that is not there", USAGE, r"sweep\.joint: layer 42", "run", ok, "sweep.joint=([1,42])")
     b.expect("layer without surrogate", USAGE, r"sweep\.layers: layer 2 has no surrogate", "run", ok,
              "fit.layers=[0,1]", "sweep.layers=[2]")
+    b.expect("layers that would be ignored", USAGE, r"sweep\.single is false", "run", ok, "sweep.single=false",
+             "sweep.layers=[2]")
     b.expect("grid too large", USAGE, r"fit\.grid = \[64, 64\] does not fit", "run", ok, "fit.grid=[64,64]")
     b.expect("no room for a layer", USAGE, r"fit\.memory_gib .* needs", "run", ok, "fit.memory_gib=0.00001")
 
