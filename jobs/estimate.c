@@ -4,6 +4,8 @@
 #include "wanamaker/base/timer.h"
 #include "wanamaker/linalg/gemm.h"
 
+#include <stddef.h>
+
 /* Operations per second of the network's products on this rank; 0 if they can't be tried. */
 static double product_rate(void) {
   enum { ROWS = 512, WIDTH = 1024, REPEATS = 5 };

@@ -3,6 +3,8 @@
 #include "inputs.h"
 #include "stages.h"
 
+#include <stddef.h>
+
 enum { ROLES = 1 << WM_ROLE_FIT | 1 << WM_ROLE_VALIDATION | 1 << WM_ROLE_EVALUATION };
 
 /* In a dry run a stage can be explained only if the earlier ones are complete. */

@@ -1,6 +1,8 @@
 /* Every setting of the program: the one table behind validation, defaults and --help. */
 #include "jobs.h"
 
+#include <stddef.h>
+
 #define ANY_RANGE 1, 0 /* min > max: no limits */
 
 const wm_job_t wm_jobs[] = {

@@ -2,6 +2,7 @@
 #include "hdf5_private.h"
 
 #include <assert.h>
+#include <stddef.h>
 
 int64_t wm_h5_elements(int n_dims, const int64_t *extents) {
   int64_t n = 1;

@@ -14,6 +14,7 @@
 
 #include <cblas.h>
 #include <omp.h>
+#include <stddef.h>
 
 struct wm_gemm_plan {
   int rows, in, out;

@@ -17,6 +17,7 @@
 
 #include <dnnl.h>
 #include <omp.h>
+#include <stddef.h>
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t memory_desc_t; /* already a pointer */

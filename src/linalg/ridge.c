@@ -11,6 +11,7 @@
 #include <cblas.h>
 #include <float.h>
 #include <math.h>
+#include <stddef.h>
 
 enum { PANEL = 256 };
 

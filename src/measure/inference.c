@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 /* ---- Quantiles ------------------------------------------------------------------------------- */
 

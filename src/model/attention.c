@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <omp.h>
+#include <stddef.h>
 
 void wm_exp_rows(const float *x, int64_t count, float *out) {
   int64_t i = 0;

@@ -3,6 +3,7 @@
 #include "family.h"
 
 #include <math.h>
+#include <stddef.h>
 
 static wm_status_t declare_layer(wm_model_t *m, int64_t i, wm_error_t *err) {
   wm_layer_t *l = &m->layers[i];

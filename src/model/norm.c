@@ -1,6 +1,8 @@
 #include "vector.h"
 #include "wanamaker/model/kernels.h"
 
+#include <stddef.h>
+
 /* Sum of (x[i] - shift) to the power of one or two. */
 static double sum_shifted(const float *x, int64_t n, float shift) {
   wm_lanes_t sum = {0};

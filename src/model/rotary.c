@@ -2,6 +2,8 @@
 #include "wanamaker/base/mem.h"
 #include "wanamaker/model/kernels.h"
 
+#include <stddef.h>
+
 wm_status_t wm_rotary_create(int64_t dims, double base, int64_t max_positions, wm_rotary_t *out,
                              wm_error_t *err) {
   int64_t half = dims / 2;

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <omp.h>
+#include <stddef.h>
 
 enum { N_PARTS = 11, ALIGN = 64 };
 

@@ -4,6 +4,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <limits.h>
+#include <stddef.h>
 
 enum { PIECE_BYTES = 256 << 20 };
 
