@@ -73,7 +73,8 @@ mpich() {
 
 sanitizers() {
   wm_build build/sanitize -DWM_SANITIZE=ON -DWM_WERROR=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo &&
-    (cd build/sanitize && ASAN_OPTIONS=detect_leaks=0 ctest --output-on-failure --timeout 1200)
+    (cd build/sanitize && ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+      ctest --output-on-failure --timeout 1200)
 }
 
 part stack "reference stack" reference_stack
