@@ -90,9 +90,3 @@ void wm_block_load(const wm_blocks_t *blocks, const int32_t *ids, int64_t index,
   block->first_prediction = w->predicted_offset[first];
   block->n_predictions = w->predicted_offset[last] - w->predicted_offset[first];
 }
-
-void wm_residual_add(float *h, const float *y, int64_t n) {
-#pragma omp parallel for simd schedule(static)
-  for (int64_t i = 0; i < n; i++)
-    h[i] += y[i];
-}

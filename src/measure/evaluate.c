@@ -1,6 +1,7 @@
 #include "wanamaker/measure/evaluate.h"
 
 #include "wanamaker/base/mem.h"
+#include "wanamaker/model/kernels.h"
 
 #include <assert.h>
 #include <string.h>
@@ -162,7 +163,7 @@ static wm_status_t branch_off(stack_t *s, int64_t layer, wm_error_t *err) {
     }
     float *branch = slot_at(s, s->slots++);
     memcpy(branch, slot_at(s, 0), (size_t)size * sizeof *branch);
-    wm_residual_add(branch, e->y, size);
+    wm_add_rows(branch, e->y, size);
   }
   return WM_OK;
 }
@@ -178,7 +179,7 @@ static wm_status_t run_layer(stack_t *s, int64_t layer, wm_error_t *err) {
     if (base == 0)
       WM_TRY(branch_off(s, layer, err));
     WM_TRY(apply_paths(s, layer, base, end, err));
-    wm_residual_add(slot_at(s, base), s->e->y, (end - base) * size);
+    wm_add_rows(slot_at(s, base), s->e->y, (end - base) * size);
   }
 cleanup:
   return status;

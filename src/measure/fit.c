@@ -3,6 +3,7 @@
 #include "fit_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/progress.h"
+#include "wanamaker/model/kernels.h"
 
 #include <string.h>
 
@@ -90,7 +91,7 @@ static wm_status_t trunk_layer(wm_model_t *model, int64_t layer, trunk_t *t, wm_
   wm_status_t status;
   WM_TRY(wm_model_attend(model, layer, &t->block.batch, t->h, t->x, t->workspace, err));
   WM_TRY(wm_model_mlp(model, layer, t->x, rows, t->y, t->workspace, err));
-  wm_residual_add(t->h, t->y, rows * d);
+  wm_add_rows(t->h, t->y, rows * d);
 cleanup:
   return status;
 }

@@ -13,6 +13,7 @@
 #include "wanamaker/measure/evaluate.h"
 #include "wanamaker/measure/fit.h"
 #include "wanamaker/measure/sweep.h"
+#include "wanamaker/model/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -171,7 +172,7 @@ static void mlp_io(wm_model_t *model, const wm_blocks_t *blocks, int64_t layer, 
   for (int64_t l = 0; l <= layer; l++) {
     OK(wm_model_attend(model, l, &block.batch, h, io->x, ws, err));
     OK(wm_model_mlp(model, l, io->x, block.rows, io->y, ws, err));
-    wm_residual_add(h, io->y, block.rows * io->d);
+    wm_add_rows(h, io->y, block.rows * io->d);
   }
   double sum = 0;
   for (int64_t i = 0; i < io->rows * io->d; i++)
@@ -351,7 +352,7 @@ static void alone(wm_model_t *model, const wm_surrogates_t *surrogates, const wm
       OK(wm_surrogates_apply(surrogates, l, x, rows, y, err));
     else
       OK(wm_model_mlp(model, l, x, rows, y, ws, err));
-    wm_residual_add(h, y, rows * d);
+    wm_add_rows(h, y, rows * d);
   }
   OK(wm_model_nll(model, h, rows, block->targets, nll, ws, err));
   free(h);

@@ -45,7 +45,4 @@ void wm_block_destroy(wm_block_t *block);
 /* Loads block `index`; ids: the corpus's ids. */
 void wm_block_load(const wm_blocks_t *blocks, const int32_t *ids, int64_t index, wm_block_t *block);
 
-/* h[n] += y[n], with all threads. */
-void wm_residual_add(float *h, const float *y, int64_t n);
-
 #endif
