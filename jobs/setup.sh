@@ -31,9 +31,10 @@ wm_install() {
     sudo=(sudo)
   fi
   echo "installing: ${missing[*]}" >&2
-  "${sudo[@]}" apt-get update -qq >&2
+  # A new machine may still be updating itself: wait for its lock.
+  "${sudo[@]}" apt-get -o DPkg::Lock::Timeout=600 update -qq >&2
   "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 wm_setup() {
@@ -43,6 +44,7 @@ wm_setup() {
 wm_build() {
   local dir=$1
   shift
+  mkdir -p "$(dirname "$dir")"
   if ! cmake -S "$wm_root" -B "$dir" -DCMAKE_BUILD_TYPE=Release "$@" >"$dir.log" 2>&1 ||
     ! cmake --build "$dir" --parallel "$(nproc)" >>"$dir.log" 2>&1; then
     tail -n 40 "$dir.log" >&2
