@@ -7,23 +7,11 @@
 #ifndef WANAMAKER_IO_SAFETENSORS_H
 #define WANAMAKER_IO_SAFETENSORS_H
 
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/status.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-typedef enum {
-  WM_DTYPE_F64,
-  WM_DTYPE_F32,
-  WM_DTYPE_F16,
-  WM_DTYPE_BF16,
-  WM_DTYPE_I64,
-  WM_DTYPE_I32,
-  WM_DTYPE_I16,
-  WM_DTYPE_I8,
-  WM_DTYPE_U8,
-  WM_DTYPE_BOOL
-} wm_dtype_t;
 
 enum { WM_TENSOR_MAX_DIMS = 8 };
 
@@ -47,13 +35,6 @@ int64_t wm_tensors_count(const wm_tensors_t *tensors);
 const wm_tensor_t *wm_tensors_at(const wm_tensors_t *tensors, int64_t index); /* sorted by name */
 /* NULL if absent. */
 const wm_tensor_t *wm_tensors_find(const wm_tensors_t *tensors, const char *name);
-
-const char *wm_dtype_name(wm_dtype_t dtype);
-int64_t wm_dtype_size(wm_dtype_t dtype);
-
-/* Converts `count` elements of F16, BF16, F32 or F64 at `data` (any alignment) to float32, with
- * OpenMP threads. Other types: assertion. */
-void wm_to_f32(wm_dtype_t dtype, const void *data, int64_t count, float *out);
 
 /* Fingerprint of all names, types and shapes and of every byte of data: an edited row of one matrix
  * makes another model. */

@@ -1,5 +1,4 @@
-/* Element types of weights and their conversion to float32. */
-#include "wanamaker/io/safetensors.h"
+#include "wanamaker/base/dtype.h"
 
 #include <assert.h>
 #include <stddef.h>
@@ -89,12 +88,62 @@ static void convert(wm_dtype_t dtype, const void *data, int64_t count, float *ou
   }
 }
 
+enum { PIECE = 1 << 16 }; /* elements that a thread converts at a time */
+
 void wm_to_f32(wm_dtype_t dtype, const void *data, int64_t count, float *out) {
-  enum { PIECE = 1 << 16 };
   int64_t pieces = (count + PIECE - 1) / PIECE, size = wm_dtype_size(dtype);
 #pragma omp parallel for schedule(static) if (pieces > 1)
   for (int64_t p = 0; p < pieces; p++) {
     int64_t first = p * PIECE, length = count - first < PIECE ? count - first : PIECE;
     convert(dtype, (const char *)data + first * size, length, out + first);
   }
+}
+
+/* Half a unit in the last place is added to the bits, a hair less where the kept part is even: the
+ * carry then rounds, and at the top turns the largest exponent into infinity. */
+static inline uint16_t round_bits(uint32_t bits) {
+  uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
+  uint32_t nan = bits >> 16 | 0x40u;
+  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+}
+
+uint16_t wm_bf16_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return round_bits(bits);
+}
+
+static void round_piece(const float *in, int64_t count, uint16_t *out) {
+  for (int64_t i = 0; i < count; i++)
+    out[i] = wm_bf16_of(in[i]);
+}
+
+static void convert_to_bf16(wm_dtype_t dtype, const char *data, int64_t count, uint16_t *out) {
+  enum { STEP = 1024 };
+  float values[STEP];
+  const int64_t size = wm_dtype_size(dtype);
+  if (dtype == WM_DTYPE_BF16) {
+    memcpy(out, data, (size_t)count * sizeof *out);
+    return;
+  }
+  for (int64_t i = 0; i < count; i += STEP) {
+    int64_t n = count - i < STEP ? count - i : STEP;
+    convert(dtype, data + i * size, n, values);
+    round_piece(values, n, out + i);
+  }
+}
+
+void wm_to_bf16(wm_dtype_t dtype, const void *data, int64_t count, uint16_t *out) {
+  int64_t pieces = (count + PIECE - 1) / PIECE, size = wm_dtype_size(dtype);
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (int64_t p = 0; p < pieces; p++) {
+    int64_t first = p * PIECE, length = count - first < PIECE ? count - first : PIECE;
+    convert_to_bf16(dtype, (const char *)data + first * size, length, out + first);
+  }
+}
+
+void wm_round_to_bf16(const float *in, int64_t count, float *out) {
+#pragma omp parallel for simd schedule(static) if (count > PIECE)
+  for (int64_t i = 0; i < count; i++)
+    out[i] = float_of_bits((uint32_t)wm_bf16_of(in[i]) << 16);
 }
