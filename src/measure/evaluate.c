@@ -1,7 +1,6 @@
 #include "wanamaker/measure/evaluate.h"
 
 #include "wanamaker/base/mem.h"
-#include "wanamaker/model/kernels.h"
 
 #include <assert.h>
 #include <string.h>
@@ -124,6 +123,16 @@ static wm_batch_t batch_of(const stack_t *s, int64_t slots) {
   return (wm_batch_t){.n_sequences = slots * b->n_sequences, .starts = starts};
 }
 
+static wm_status_t apply_surrogate(const stack_t *s, int64_t layer, const float *x, int64_t rows,
+                                   float *y, wm_error_t *err) {
+  wm_profile_t *profile = wm_model_profile(s->e->model);
+  double start = wm_profile_start(profile);
+  wm_status_t status = wm_surrogates_apply(s->e->surrogates, layer, x, rows, y, err);
+  wm_profile_stop(profile, WM_KERNEL_SURROGATE, start,
+                  (double)rows * wm_arch_flops_surrogate(wm_model_arch(s->e->model)), 0);
+  return status;
+}
+
 /* y <- what the slots' paths make of x, slots [begin, end) of a chunk that starts at `base`;
  * neighbours on the same path go together. */
 static wm_status_t apply_paths(const stack_t *s, int64_t layer, int64_t base, int64_t end,
@@ -141,7 +150,7 @@ static wm_status_t apply_paths(const stack_t *s, int64_t layer, int64_t base, in
     if (path == WM_PATH_FULL)
       status = wm_model_mlp(s->e->model, layer, x, rows, y, s->e->workspace, err);
     else
-      status = wm_surrogates_apply(s->e->surrogates, layer, x, rows, y, err);
+      status = apply_surrogate(s, layer, x, rows, y, err);
     begin = stop;
   }
   return status;
@@ -156,14 +165,14 @@ static wm_status_t branch_off(stack_t *s, int64_t layer, wm_error_t *err) {
   while (s->slots - 1 < s->count &&
          wm_variants_first_layer(e->variants, s->first + s->slots - 1, n_layers) == layer) {
     if (!ready) {
-      wm_status_t status = wm_surrogates_apply(e->surrogates, layer, e->x, s->rows, e->y, err);
+      wm_status_t status = apply_surrogate(s, layer, e->x, s->rows, e->y, err);
       if (status != WM_OK)
         return status;
       ready = true;
     }
     float *branch = slot_at(s, s->slots++);
     memcpy(branch, slot_at(s, 0), (size_t)size * sizeof *branch);
-    wm_add_rows(branch, e->y, size);
+    wm_model_add(e->model, branch, e->y, size);
   }
   return WM_OK;
 }
@@ -179,7 +188,7 @@ static wm_status_t run_layer(stack_t *s, int64_t layer, wm_error_t *err) {
     if (base == 0)
       WM_TRY(branch_off(s, layer, err));
     WM_TRY(apply_paths(s, layer, base, end, err));
-    wm_add_rows(slot_at(s, base), s->e->y, (end - base) * size);
+    wm_model_add(s->e->model, slot_at(s, base), s->e->y, (end - base) * size);
   }
 cleanup:
   return status;

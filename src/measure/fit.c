@@ -3,7 +3,6 @@
 #include "fit_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/progress.h"
-#include "wanamaker/model/kernels.h"
 
 #include <string.h>
 
@@ -91,7 +90,7 @@ static wm_status_t trunk_layer(wm_model_t *model, int64_t layer, trunk_t *t, wm_
   wm_status_t status;
   WM_TRY(wm_model_attend(model, layer, &t->block.batch, t->h, t->x, t->workspace, err));
   WM_TRY(wm_model_mlp(model, layer, t->x, rows, t->y, t->workspace, err));
-  wm_add_rows(t->h, t->y, rows * d);
+  wm_model_add(model, t->h, t->y, rows * d);
 cleanup:
   return status;
 }
@@ -116,7 +115,10 @@ static wm_status_t step(const wm_comm_t *comm, wm_model_t *model, const wm_block
       continue;
     int64_t rows = busy && status == WM_OK ? t->block.n_kept : 0;
     wm_error_t late = {0};
+    double start = wm_profile_start(wm_model_profile(model));
     wm_status_t added = wm_gram_add(gram, set, next++, t->x, t->y, t->block.kept, rows, &late);
+    double d = (double)wm_model_arch(model)->d_model;
+    wm_profile_stop(wm_model_profile(model), WM_KERNEL_GRAM, start, 3 * d * d * (double)rows, 0);
     if (status == WM_OK && added != WM_OK) {
       status = added;
       *err = late;
@@ -155,7 +157,9 @@ static wm_status_t fit_group(const wm_fit_t *fit, const wm_fit_group_t *group, w
   if (fit->heldout != NULL)
     WM_TRY(pass(fit->comm, fit->model, fit->heldout, fit->heldout_ids, WM_ROWS_HELDOUT, group, gram,
                 progress, err));
+  double start = wm_profile_start(wm_model_profile(fit->model));
   wm_gram_finish(gram);
+  wm_profile_stop(wm_model_profile(fit->model), WM_KERNEL_REDUCE, start, 0, 0);
   WM_TRY(wm_fit_solve_group(fit, group, gram, err));
 cleanup:
   return status;

@@ -143,18 +143,23 @@ static wm_status_t solve_layer(const wm_fit_t *f, const wm_gram_t *gram, int64_t
 wm_status_t wm_fit_solve_group(const wm_fit_t *f, const wm_fit_group_t *group,
                                const wm_gram_t *gram, wm_error_t *err) {
   const int64_t d = width(f);
+  wm_profile_t *profile = wm_model_profile(f->model);
   wm_status_t status = WM_OK;
   for (int64_t first = 0; first < group->n; first += f->plan.teams) {
     int64_t slot = first + f->team_index;
     bool busy = f->team_index >= 0 && slot < group->n;
     int64_t index = busy ? group->first + slot : 0;
+    double start = wm_profile_start(profile);
     if (busy)
       status = solve_layer(f, gram, slot, index, err);
+    wm_profile_stop(profile, WM_KERNEL_SOLVE, start, 0, 0);
     WM_TRY(wm_agree(f->comm->world, status, err));
     int64_t writes = busy && f->team_root;
+    start = wm_profile_start(profile);
     int64_t offset[3] = {index, 0, 0}, count[3] = {writes, d, d};
     WM_TRY(wm_h5_write(f->file, "/weight", H5T_NATIVE_DOUBLE, offset, count, f->weight, err));
     WM_TRY(wm_h5_write(f->file, "/bias", H5T_NATIVE_DOUBLE, offset, count, f->bias, err));
+    wm_profile_stop(profile, WM_KERNEL_IO, start, 0, 8.0 * (double)(writes * d * (d + 1)));
   }
 cleanup:
   return status;

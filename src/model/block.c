@@ -82,6 +82,53 @@ static void number_rows(const wm_batch_t *batch, int32_t *positions) {
       positions[row] = (int32_t)(row - batch->starts[s]);
 }
 
+void wm_block_norm(const wm_model_t *model, const wm_norm_t *norm, const float *x,
+                   const int64_t *index, int64_t rows, float *out) {
+  double start = wm_profile_start(model->profile);
+  wm_norm_apply(norm, x, index, rows, out);
+  wm_profile_stop(model->profile, WM_KERNEL_NORM, start, 0, 8.0 * (double)(rows * norm->width));
+}
+
+/* y[padded, out] <- dense layer of x[padded, in], of which `rows` are wanted. */
+static wm_status_t dense(const wm_model_t *model, wm_kernel_t kernel, const wm_dense_t *d,
+                         const float *x, int64_t rows, int64_t padded, float *y, wm_error_t *err) {
+  double start = wm_profile_start(model->profile);
+  wm_status_t status = wm_linear_apply(d->linear, x, padded, y, err);
+  wm_profile_stop(model->profile, kernel, start, 2.0 * (double)rows * (double)(d->in * d->out), 0);
+  return status;
+}
+
+/* Scores and weighted sums of all positions up to each row's own, one layer. */
+static double attention_flops(const wm_arch_t *arch, const wm_batch_t *batch) {
+  double sum = 0;
+  for (int64_t s = 0; s < batch->n_sequences; s++) {
+    double n = (double)(batch->starts[s + 1] - batch->starts[s]);
+    sum += n * wm_arch_flops_attention(arch, (n + 1) / 2);
+  }
+  return sum;
+}
+
+static void turn(const wm_model_t *model, const wm_qkv_layout_t *layout, const wm_batch_t *batch,
+                 int64_t rows, wm_workspace_t *ws) {
+  double start = wm_profile_start(model->profile);
+  number_rows(batch, ws->positions);
+  wm_rotary_apply(&model->rotary, layout, ws->positions, rows, ws->qkv);
+  wm_profile_stop(model->profile, WM_KERNEL_ROTARY, start, 0,
+                  16.0 * (double)(rows * model->arch.n_heads * model->rotary.dims));
+}
+
+static wm_status_t mix(const wm_model_t *model, int64_t layer, const wm_qkv_layout_t *layout,
+                       const wm_batch_t *batch, wm_workspace_t *ws, wm_error_t *err) {
+  double start = wm_profile_start(model->profile);
+  int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, ws->blocks);
+  wm_status_t status = wm_attention_apply(layout, ws->qkv, ws->blocks, n_blocks,
+                                          model->family->score_scale(&model->arch, layer),
+                                          ws->max_length, ws->scores, ws->normed, err);
+  wm_profile_stop(model->profile, WM_KERNEL_ATTENTION, start, attention_flops(&model->arch, batch),
+                  0);
+  return status;
+}
+
 int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
   int64_t tile = model->options.tile_rows, padded = (rows + tile - 1) / tile * tile;
   memset(x + rows * width, 0, (size_t)((padded - rows) * width) * sizeof *x);
@@ -94,29 +141,26 @@ wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_
   const wm_qkv_layout_t layout = model->family->qkv_layout(&model->arch);
   int64_t rows = batch->starts[batch->n_sequences];
   assert(batch->starts[0] == 0 && rows <= ws->max_rows);
-  wm_norm_apply(&l->attention_norm, h, NULL, rows, ws->normed);
+  wm_block_norm(model, &l->attention_norm, h, NULL, rows, ws->normed);
   int64_t padded = wm_block_pad(model, ws->normed, rows, model->arch.d_model);
   wm_status_t status;
-  WM_TRY(wm_linear_apply(l->qkv.linear, ws->normed, padded, ws->qkv, err));
-  if (model->rotary.dims > 0) {
-    number_rows(batch, ws->positions);
-    wm_rotary_apply(&model->rotary, &layout, ws->positions, rows, ws->qkv);
-  }
-  int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, ws->blocks);
-  WM_TRY(wm_attention_apply(&layout, ws->qkv, ws->blocks, n_blocks,
-                            model->family->score_scale(&model->arch, layer), ws->max_length,
-                            ws->scores, ws->normed, err));
-  WM_TRY(wm_linear_apply(l->project.linear, ws->normed, padded, ws->qkv, err));
+  WM_TRY(dense(model, WM_KERNEL_QKV, &l->qkv, ws->normed, rows, padded, ws->qkv, err));
+  if (model->rotary.dims > 0)
+    turn(model, &layout, batch, rows, ws);
+  WM_TRY(mix(model, layer, &layout, batch, ws, err));
+  WM_TRY(dense(model, WM_KERNEL_PROJECT, &l->project, ws->normed, rows, padded, ws->qkv, err));
 cleanup:
   return status;
 }
 
-/* One full tile. */
-static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, float *y,
-                            wm_workspace_t *ws, wm_error_t *err) {
+/* One full tile, of which `rows` rows are wanted. */
+static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, int64_t rows,
+                            float *y, wm_workspace_t *ws, wm_error_t *err) {
   int64_t tile = model->options.tile_rows;
-  wm_status_t status = wm_linear_apply(l->up.linear, x, tile, ws->hidden, err);
-  return status != WM_OK ? status : wm_linear_apply(l->down.linear, ws->hidden, tile, y, err);
+  wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, tile, ws->hidden, err);
+  if (status == WM_OK)
+    status = dense(model, WM_KERNEL_DOWN, &l->down, ws->hidden, rows, tile, y, err);
+  return status;
 }
 
 wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
@@ -126,11 +170,11 @@ wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64
   int64_t whole = rows / tile * tile, rest = rows - whole;
   wm_status_t status = WM_OK;
   for (int64_t first = 0; first < whole; first += tile)
-    WM_TRY(mlp_tile(model, l, x + first * d, y + first * d, ws, err));
+    WM_TRY(mlp_tile(model, l, x + first * d, tile, y + first * d, ws, err));
   if (rest > 0) {
     memcpy(ws->final, x + whole * d, (size_t)(rest * d) * sizeof *x);
     wm_block_pad(model, ws->final, rest, d);
-    WM_TRY(mlp_tile(model, l, ws->final, ws->normed, ws, err));
+    WM_TRY(mlp_tile(model, l, ws->final, rest, ws->normed, ws, err));
     memcpy(y + whole * d, ws->normed, (size_t)(rest * d) * sizeof *y);
   }
 cleanup:

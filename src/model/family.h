@@ -55,6 +55,7 @@ struct wm_model {
   wm_linear_t **head_tiles;
   int64_t n_head_tiles;
   uint64_t fingerprint;
+  wm_profile_t *profile; /* borrowed, NULL: none */
 };
 
 /* Scratch memory; sizes in workspace.c. max_rows is a multiple of tile_rows. */
@@ -78,6 +79,9 @@ struct wm_workspace {
 
 /* Zeroes the rows of x[rows, width] up to a whole tile; returns their padded number. */
 int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width);
+/* wm_norm_apply, counted in the profile. */
+void wm_block_norm(const wm_model_t *model, const wm_norm_t *norm, const float *x,
+                   const int64_t *index, int64_t rows, float *out);
 /* workspace->qkv, as [rows, D] <- attention over LN(h), after its projection. */
 wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_t *batch,
                                const float *h, wm_workspace_t *workspace, wm_error_t *err);

@@ -24,6 +24,7 @@ wm_status_t wm_model_embed(wm_model_t *model, const wm_batch_t *batch, const int
   wm_status_t status = check_ids(model, batch, ids, err);
   if (status != WM_OK)
     return status;
+  double start = wm_profile_start(model->profile);
   const wm_rows_t *rows = &model->tokens;
   int64_t d = model->arch.d_model, bytes = d * wm_dtype_size(rows->dtype);
   for (int64_t s = 0; s < batch->n_sequences; s++)
@@ -35,6 +36,10 @@ wm_status_t wm_model_embed(wm_model_t *model, const wm_batch_t *batch, const int
       for (int64_t j = 0; j < d; j++)
         h[i * d + j] += position[j];
     }
+  double elements = (double)(batch->starts[batch->n_sequences] * d);
+  double position_bytes = model->positions != NULL ? sizeof(float) : 0;
+  wm_profile_stop(model->profile, WM_KERNEL_EMBED, start, 0,
+                  elements * ((double)wm_dtype_size(rows->dtype) + position_bytes + sizeof(float)));
   return WM_OK;
 }
 
@@ -48,4 +53,10 @@ wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64
                          wm_workspace_t *workspace, wm_error_t *err) {
   assert(layer >= 0 && layer < model->arch.n_layers);
   return model->family->mlp(model, layer, x, rows, y, workspace, err);
+}
+
+void wm_model_add(const wm_model_t *model, float *h, const float *y, int64_t count) {
+  double start = wm_profile_start(model->profile);
+  wm_add_rows(h, y, count);
+  wm_profile_stop(model->profile, WM_KERNEL_ADD, start, 0, 12.0 * (double)count);
 }

@@ -58,8 +58,8 @@ static wm_status_t attend(wm_model_t *m, int64_t layer, const wm_batch_t *batch,
   if (status != WM_OK)
     return status;
   int64_t rows = batch->starts[batch->n_sequences];
-  wm_add_rows(h, ws->qkv, rows * m->arch.d_model);
-  wm_norm_apply(&m->layers[layer].mlp_norm, h, NULL, rows, x);
+  wm_model_add(m, h, ws->qkv, rows * m->arch.d_model);
+  wm_block_norm(m, &m->layers[layer].mlp_norm, h, NULL, rows, x);
   return WM_OK;
 }
 

@@ -58,10 +58,10 @@ static wm_status_t attend(wm_model_t *m, int64_t layer, const wm_batch_t *batch,
   int64_t rows = batch->starts[batch->n_sequences];
   const wm_norm_t *norm = &m->layers[layer].mlp_norm;
   if (m->arch.parallel_residual)
-    wm_norm_apply(norm, h, NULL, rows, x);
-  wm_add_rows(h, ws->qkv, rows * m->arch.d_model);
+    wm_block_norm(m, norm, h, NULL, rows, x);
+  wm_model_add(m, h, ws->qkv, rows * m->arch.d_model);
   if (!m->arch.parallel_residual)
-    wm_norm_apply(norm, h, NULL, rows, x);
+    wm_block_norm(m, norm, h, NULL, rows, x);
   return WM_OK;
 }
 

@@ -31,20 +31,33 @@ static wm_status_t check_targets(const wm_model_t *m, const int32_t *targets, in
   return WM_OK;
 }
 
+/* ws->logits <- tile t of the vocabulary for the rows in ws->final, of which `rows` are wanted. */
+static wm_status_t logits_tile(wm_model_t *m, int64_t t, int64_t rows, wm_workspace_t *ws,
+                               wm_error_t *err) {
+  double start = wm_profile_start(m->profile);
+  wm_status_t status =
+      wm_linear_apply(m->head_tiles[t], ws->final, m->options.tile_rows, ws->logits, err);
+  wm_profile_stop(m->profile, WM_KERNEL_HEAD, start,
+                  2.0 * (double)rows * (double)(tile_width(m, t) * m->arch.d_model), 0);
+  return status;
+}
+
 wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
                          double *nll, wm_workspace_t *ws, wm_error_t *err) {
   wm_status_t status;
   int64_t next = 0, n;
   WM_TRY(check_targets(model, targets, rows, err));
   while ((n = gather_targets(targets, rows, model->options.tile_rows, &next, ws)) > 0) {
-    wm_norm_apply(&model->final_norm, h, ws->rows, n, ws->final);
+    wm_block_norm(model, &model->final_norm, h, ws->rows, n, ws->final);
     wm_block_pad(model, ws->final, n, model->arch.d_model);
     wm_log_sum_init(ws->log_sums, n);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
-      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, model->options.tile_rows, ws->logits,
-                             err));
+      WM_TRY(logits_tile(model, t, n, ws, err));
+      double start = wm_profile_start(model->profile);
       wm_log_sum_add(ws->log_sums, ws->logits, n, t * model->options.tile_vocab,
                      tile_width(model, t), ws->targets);
+      wm_profile_stop(model->profile, WM_KERNEL_LOG_SUM, start, 0,
+                      4.0 * (double)(n * tile_width(model, t)));
     }
     for (int64_t i = 0; i < n; i++)
       nll[ws->rows[i]] = wm_log_sum_nll(&ws->log_sums[i]);
@@ -59,11 +72,11 @@ wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, flo
   wm_status_t status = WM_OK;
   for (int64_t first = 0; first < rows; first += tile) {
     int64_t n = rows - first < tile ? rows - first : tile;
-    wm_norm_apply(&model->final_norm, h + first * d, NULL, n, ws->final);
+    wm_block_norm(model, &model->final_norm, h + first * d, NULL, n, ws->final);
     wm_block_pad(model, ws->final, n, d);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
       int64_t width = tile_width(model, t);
-      WM_TRY(wm_linear_apply(model->head_tiles[t], ws->final, tile, ws->logits, err));
+      WM_TRY(logits_tile(model, t, n, ws, err));
       for (int64_t i = 0; i < n; i++)
         memcpy(logits + (first + i) * v + t * model->options.tile_vocab, ws->logits + i * width,
                (size_t)width * sizeof *logits);

@@ -135,6 +135,14 @@ const wm_arch_t *wm_model_arch(const wm_model_t *model) {
   return &model->arch;
 }
 
+void wm_model_set_profile(wm_model_t *model, wm_profile_t *profile) {
+  model->profile = profile;
+}
+
+wm_profile_t *wm_model_profile(const wm_model_t *model) {
+  return model->profile;
+}
+
 uint64_t wm_model_fingerprint(const wm_model_t *model) {
   return model->fingerprint;
 }

@@ -18,6 +18,7 @@
 #define WANAMAKER_MODEL_MODEL_H
 
 #include "wanamaker/base/log.h"
+#include "wanamaker/base/profile.h"
 #include "wanamaker/base/status.h"
 #include "wanamaker/linalg/gemm.h"
 #include "wanamaker/model/arch.h"
@@ -47,6 +48,10 @@ uint64_t wm_model_fingerprint(const wm_model_t *model);
 /* Rows of the token embedding: ids must be smaller. */
 int64_t wm_model_embedding_rows(const wm_model_t *model);
 int64_t wm_model_parameters(const wm_model_t *model);
+/* Kernels of the functions below are counted in `profile` from now on (borrowed; NULL: no longer).
+ * Who works with the model counts in wm_model_profile what else there is. Not collective. */
+void wm_model_set_profile(wm_model_t *model, wm_profile_t *profile);
+wm_profile_t *wm_model_profile(const wm_model_t *model);
 /* Bytes converted into node-shared memory (0 for float32 files). */
 int64_t wm_model_shared_bytes(const wm_model_t *model);
 
@@ -86,6 +91,9 @@ wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64
  * stored. h: [rows, D], unchanged. Targets must be below the embedding's rows. */
 wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
                          double *nll, wm_workspace_t *workspace, wm_error_t *err);
+
+/* h[i] += y[i], i < count: a layer's output on the residual stream. */
+void wm_model_add(const wm_model_t *model, float *h, const float *y, int64_t count);
 
 /* logits[rows, V] of h[rows, D], for tests and small models; V = head rows. */
 wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, float *logits,
