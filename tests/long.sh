@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The long tier (tests/run.sh --all): the reference stack in a virtual environment, the other product
-# backend, MPICH, and sanitizers.
+# backend, MPICH, sanitizers, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap cblas mpich sanitizers
+#                                            overlap cblas mpich sanitizers fuzz
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -77,6 +77,10 @@ sanitizers() {
       ctest --output-on-failure --timeout 1200)
 }
 
+fuzz() {
+  bash tests/fuzz/run.sh 60
+}
+
 part stack "reference stack" reference_stack
 part models "oracle: models" oracle_models
 part tokenizer "oracle: tokenizer" oracle_tokenizer
@@ -85,6 +89,7 @@ part overlap "demo text is disjoint from the training text" overlap
 part cblas "CBLAS backend" cblas
 part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
+part fuzz "fuzz targets" fuzz
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}"

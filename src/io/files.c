@@ -188,6 +188,11 @@ wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t
     return status;
   }
   ((char *)text)[used] = '\0';
+  if ((int64_t)strlen(text) < used) {
+    status = wm_fail(err, WM_INPUT, "%s: byte %zu is NUL, which no text holds", path, strlen(text));
+    free(text);
+    return status;
+  }
   *out = text;
   return WM_OK;
 }

@@ -82,7 +82,7 @@ static wm_status_t encode_word(wm_tokenizer_t *t, const char *word, int64_t byte
     return status;
   for (int64_t i = 0; i < count; i++) {
     put(t, sink, ids[i], at);
-    at += t->vocabulary.length[ids[i]];
+    at += t->vocabulary.word_length[ids[i]];
   }
   return WM_OK;
 }

@@ -17,6 +17,7 @@ void wm_vocabulary_destroy(wm_vocabulary_t *v) {
   free(v->added);
   free(v->offset);
   free(v->length);
+  free(v->word_length);
   free(v->bytes.data);
   free(v->merges);
   *v = (wm_vocabulary_t){0};
@@ -59,6 +60,9 @@ static wm_status_t resize(wm_vocabulary_t *v, int64_t size, wm_error_t *err) {
   WM_TRY(wm_grow((void **)&v->offset, &capacity, v->size, size, sizeof *v->offset, "tokens", err));
   capacity = v->size;
   WM_TRY(wm_grow((void **)&v->length, &capacity, v->size, size, sizeof *v->length, "tokens", err));
+  capacity = v->size;
+  WM_TRY(wm_grow((void **)&v->word_length, &capacity, v->size, size, sizeof *v->word_length,
+                 "tokens", err));
   for (int64_t i = v->size; i < size; i++)
     v->length[i] = -1;
   v->size = size;
@@ -135,9 +139,10 @@ wm_status_t wm_vocabulary_set_tokens(wm_vocabulary_t *v, const char *file, const
   WM_TRY(largest_id(file, object, &largest, err));
   WM_TRY(resize(v, largest + 1, err));
   json_object_foreach(object, token, value) {
-    int64_t begin = v->bytes.bytes;
+    int64_t begin = v->bytes.bytes, id = (int64_t)json_integer_value(value);
     WM_TRY(append_token(&v->bytes, token, err));
-    WM_TRY(take_id(v, file, token, (int64_t)json_integer_value(value), begin, err));
+    WM_TRY(take_id(v, file, token, id, begin, err));
+    v->word_length[id] = v->length[id];
   }
   v->model_size = (int64_t)json_object_size(vocab);
   WM_TRY(find_byte_tokens(v, file, vocab, err));

@@ -24,6 +24,9 @@ typedef struct {
   int64_t *offset;       /* [size] where the bytes of a token begin in `bytes` */
   int64_t *length;       /* [size] their number, -1 for an id that no token has */
   wm_string_t bytes;     /* what tokens decode to */
+  /* [size] bytes of the text that a token covers in a word, 0 for one that no word gives. An added
+   * token that the model has too decodes to its content, but is its bytes in a word. */
+  int64_t *word_length;
   int32_t byte_ids[256]; /* token of each byte, -1 where there is none */
   wm_merge_t *merges;    /* [n_merges] in order of rank */
   int64_t n_merges, merges_capacity;

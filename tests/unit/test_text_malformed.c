@@ -208,6 +208,8 @@ static void test_merges_txt(void **state) {
   check_merges("h e\n\nh e\n", "merges.txt:2: expected two tokens");
   check_merges("h e x\n", "merges.txt:1: expected two tokens");
   check_merges("he\n", "merges.txt:1: expected two tokens");
+  write_file(dir, "merges.txt", "h e\n\0a t\n", 9);
+  check_refused("merges.txt", "byte 4 is NUL");
   write_file(dir, "added_tokens.json", "{}", 2);
   check_refused("added_tokens.json", "not supported");
   json_decref(vocab);

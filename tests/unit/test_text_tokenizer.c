@@ -298,6 +298,40 @@ static void test_long_words(void **state) {
   free(text);
 }
 
+/* gpt2 with the model's token 260, " t" (spelled with U+0120), as an added token too. */
+static wm_tokenizer_t *open_with_word_added(const char *dir) {
+  char path[2 * PATH];
+  json_t *root;
+  snprintf(path, sizeof path, "%s/tokenizer/gpt2/tokenizer.json", getenv("WM_TEST_DATA"));
+  assert_int_equal(wm_json_load(path, &root, &err), WM_OK);
+  json_t *added = json_pack("[{s:s, s:i}]", "content", "\xC4\xA0t", "id", 260);
+  assert_int_equal(json_object_set_new(root, "added_tokens", added), 0);
+  assert_int_equal(json_dump_file(root, join(path, dir, "tokenizer.json"), 0), 0);
+  json_decref(root);
+  wm_tokenizer_t *t;
+  if (wm_tokenizer_open(dir, &t, &err) != WM_OK)
+    fail_msg("%s", err.message);
+  return t;
+}
+
+/* Such a token covers two bytes of a word, but three where its spelling stands in the text. */
+static void test_word_that_is_added_too(void **state) {
+  (void)state;
+  static const int32_t ids[] = {'b' - '!', 260, '.' - '!', 260, '.' - '!'};
+  static const int64_t starts[] = {0, 1, 3, 4, 7};
+  char dir[PATH];
+  make_directory(dir);
+  wm_tokenizer_t *t = open_with_word_added(dir);
+  wm_token_list_t list = {0};
+  encode(t, "b t.\xC4\xA0t.", 8, 0, &list);
+  assert_int_equal(list.count, 5);
+  assert_memory_equal(list.ids, ids, sizeof ids);
+  assert_memory_equal(list.starts, starts, sizeof starts);
+  wm_token_list_destroy(&list);
+  wm_tokenizer_close(t);
+  remove_directory(dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reference_ids),
@@ -308,6 +342,7 @@ int main(void) {
       cmocka_unit_test(test_decode_returns_the_text),
       cmocka_unit_test(test_fingerprints),
       cmocka_unit_test(test_long_words),
+      cmocka_unit_test(test_word_that_is_added_too),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

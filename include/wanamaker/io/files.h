@@ -25,7 +25,8 @@ wm_status_t wm_directory_ready(const char *path, wm_error_t *err);
 wm_status_t wm_file_sync(const char *path, wm_error_t *err);
 /* fsync of the file, rename to `to`, fsync of the directory. */
 wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err);
-/* Whole text of a file, terminated; free(). At most `limit` bytes: longer is WM_INPUT. */
+/* Whole text of a file, terminated; free(). More than `limit` bytes, or a NUL among them, is
+ * WM_INPUT. */
 wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t *err);
 
 #endif
