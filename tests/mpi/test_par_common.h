@@ -24,10 +24,11 @@ static wm_comm_t *comm;
     }                                                                                              \
   } while (0)
 
-static inline int run_mpi_tests(const struct CMUnitTest *tests, size_t n) {
+static inline int run_threaded_mpi_tests(int threads, const struct CMUnitTest *tests, size_t n) {
   wm_error_t err = {0};
-  MPI_Init(NULL, NULL);
-  if (wm_comm_create(MPI_COMM_WORLD, &comm, &err) != WM_OK)
+  int provided;
+  MPI_Init_thread(NULL, NULL, threads, &provided);
+  if (provided < threads || wm_comm_create(MPI_COMM_WORLD, &comm, &err) != WM_OK)
     MPI_Abort(MPI_COMM_WORLD, 1);
   int failed = _cmocka_run_group_tests("par", tests, n, NULL, NULL);
   if (failed != 0)
@@ -35,6 +36,10 @@ static inline int run_mpi_tests(const struct CMUnitTest *tests, size_t n) {
   wm_comm_free(comm);
   MPI_Finalize();
   return 0;
+}
+
+static inline int run_mpi_tests(const struct CMUnitTest *tests, size_t n) {
+  return run_threaded_mpi_tests(MPI_THREAD_SINGLE, tests, n);
 }
 
 #endif

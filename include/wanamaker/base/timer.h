@@ -4,4 +4,7 @@
 /* Seconds on a monotonic clock. */
 double wm_seconds(void);
 
+/* Lets the core go for about so long; a signal may end it early. */
+void wm_sleep(double seconds);
+
 #endif
