@@ -70,6 +70,11 @@ wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_
   return WM_OK;
 }
 
+/* So that the kernels' registers are full: rows left over are summed in another order. */
+int64_t wm_gemm_row_block(void) {
+  return 16;
+}
+
 static CBLAS_TRANSPOSE transpose_flag(char trans) {
   return trans == 'T' ? CblasTrans : CblasNoTrans;
 }

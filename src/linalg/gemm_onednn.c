@@ -4,7 +4,10 @@
  * dnnl_sgemm: the primitive's kernel reads such weights in place and, for widths that are no power
  * of two but a multiple of a page (3072 of GPT-2), loses half its speed to cache-set conflicts,
  * while sgemm copies them into its own panels. Both compute a row of the result from that row of X
- * alone in an order that the shape decides (tested bit for bit).
+ * alone in an order that the shape decides (tested bit for bit) where the CPU has AVX-512.
+ *
+ * On other CPUs that is so only for heights of a multiple of NARROW_ROWS and up to two threads:
+ * more of them each multiply a part by themselves.
  *
  * Every plan has its own engine and stream: on a CPU an engine holds no resources, oneDNN's cache
  * of compiled primitives is shared between them, and so no global object is needed.
@@ -17,6 +20,7 @@
 
 #include <dnnl.h>
 #include <omp.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 #if DNNL_VERSION_MAJOR >= 3
@@ -25,11 +29,14 @@ typedef dnnl_memory_desc_t memory_desc_t; /* already a pointer */
 typedef dnnl_memory_desc_t *memory_desc_t;
 #endif
 
+enum { NARROW_ROWS = 48, WIDE_ROWS = 16 };
+
 struct wm_gemm_plan {
   int64_t rows, in, out;
   const float *weight; /* borrowed */
   wm_weight_layout_t layout;
-  /* only for weights stored [out, in]: */
+  bool wide; /* the CPU has AVX-512 */
+  /* only if wide and weights stored [out, in]: */
   dnnl_engine_t engine;
   dnnl_stream_t stream;
   dnnl_primitive_t primitive;
@@ -63,6 +70,14 @@ static const char *dnnl_status_name(dnnl_status_t s) {
       goto cleanup;                                                                                \
     }                                                                                              \
   } while (0)
+
+static bool has_avx512(void) {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
+int64_t wm_gemm_row_block(void) {
+  return has_avx512() ? WIDE_ROWS : NARROW_ROWS;
+}
 
 /* A float32 matrix [rows, cols]; `tag` is dnnl_ab (row-major) or dnnl_ba (column-major). */
 static dnnl_status_t describe(memory_desc_t *out, int64_t rows, int64_t cols,
@@ -134,7 +149,8 @@ wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, 
   p->out = out_width;
   p->weight = weight;
   p->layout = layout;
-  if (layout == WM_WEIGHT_OUT_IN)
+  p->wide = has_avx512();
+  if (p->wide && layout == WM_WEIGHT_OUT_IN)
     status = create_matmul(p, err);
   if (status != WM_OK) {
     wm_gemm_plan_free(p);
@@ -160,8 +176,36 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
+/* Each thread multiplies a part of the columns. */
+static wm_status_t run_narrow(const wm_gemm_plan_t *p, const float *x, float *y, wm_error_t *err) {
+  const bool in_out = p->layout == WM_WEIGHT_IN_OUT;
+  const int64_t threads = omp_get_max_threads();
+  const int64_t panel = (p->out / threads + 16) / 16 * 16; /* whole cache lines */
+  wm_status_t status = WM_OK;
+  if (threads <= 2) {
+    DNNL_TRY(dnnl_sgemm('N', in_out ? 'N' : 'T', p->rows, p->out, p->in, 1, x, p->in, p->weight,
+                        in_out ? p->out : p->in, 0, y, p->out));
+    return WM_OK;
+  }
+#pragma omp parallel for schedule(static)
+  for (int64_t first = 0; first < p->out; first += panel) {
+    int64_t columns = p->out - first < panel ? p->out - first : panel;
+    wm_error_t own = {0};
+    if (wm_sgemm_serial('N', in_out ? 'N' : 'T', p->rows, columns, p->in, 1, x, p->in,
+                        p->weight + first * (in_out ? 1 : p->in), in_out ? p->out : p->in, 0,
+                        y + first, p->out, &own) != WM_OK) {
+#pragma omp critical
+      status = wm_fail(err, own.status, "%s", own.message);
+    }
+  }
+cleanup:
+  return status;
+}
+
 wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
   wm_status_t status = WM_OK;
+  if (!plan->wide)
+    return run_narrow(plan, x, y, err);
   if (plan->layout == WM_WEIGHT_IN_OUT) {
     DNNL_TRY(dnnl_sgemm('N', 'N', plan->rows, plan->out, plan->in, 1.0f, x, plan->in, plan->weight,
                         plan->out, 0.0f, y, plan->out));

@@ -8,12 +8,17 @@
 #include <string.h>
 
 struct wm_linear {
-  int64_t in, out, tile; /* tile: rows of one product, a multiple of WM_GEMM_ROW_BLOCK */
+  int64_t in, out, tile; /* tile: rows of one product, see wm_gemm_row_block */
   const float *bias;     /* borrowed, or NULL */
   wm_activation_t act;
   wm_gemm_plan_t *plan;
   float *x_tail, *y_tail; /* [tile, in], [tile, out]: a last tile, padded; made when first needed */
 };
+
+int64_t wm_gemm_tile_rows(int64_t tile_rows) {
+  int64_t block = wm_gemm_row_block();
+  return (tile_rows + block - 1) / block * block;
+}
 
 wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
                              wm_weight_layout_t layout, const float *bias, wm_activation_t act,
@@ -27,7 +32,7 @@ wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, c
   wm_linear_t *l = memory;
   l->in = in;
   l->out = out_width;
-  l->tile = (tile_rows + WM_GEMM_ROW_BLOCK - 1) / WM_GEMM_ROW_BLOCK * WM_GEMM_ROW_BLOCK;
+  l->tile = wm_gemm_tile_rows(tile_rows);
   l->bias = bias;
   l->act = act;
   status = wm_gemm_plan_create(&l->plan, l->tile, in, out_width, weight, layout, err);

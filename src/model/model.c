@@ -105,8 +105,7 @@ wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model
   m->log = log;
   m->options = *options;
   /* The height that the products will take anyway, for whole tiles to be whole for both. */
-  m->options.tile_rows =
-      (options->tile_rows + WM_GEMM_ROW_BLOCK - 1) / WM_GEMM_ROW_BLOCK * WM_GEMM_ROW_BLOCK;
+  m->options.tile_rows = wm_gemm_tile_rows(options->tile_rows);
   status = load(m, dir, err);
   if (status != WM_OK) {
     wm_model_close(m);

@@ -39,9 +39,11 @@ typedef enum {
   WM_ACT_COUNT
 } wm_activation_t;
 
-/* The height of a tile is a multiple of this, so that the vector registers of CBLAS kernels are
- * full: rows left over would be summed in another order than the rest. oneDNN does not mind. */
-enum { WM_GEMM_ROW_BLOCK = 16 };
+/* The height of a tile is a multiple of this many rows, which depends on backend and CPU: kernels
+ * sum the rows left over from their register blocks in another order than the rest. */
+int64_t wm_gemm_row_block(void);
+/* tile_rows raised to such a multiple. */
+int64_t wm_gemm_tile_rows(int64_t tile_rows);
 
 typedef struct wm_linear wm_linear_t;
 

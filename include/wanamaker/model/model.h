@@ -29,8 +29,7 @@
 typedef struct wm_model wm_model_t;
 
 typedef struct {
-  int64_t tile_rows;  /* fixed height of the products' tiles, e.g. 512; raised to a multiple
-                       * of WM_GEMM_ROW_BLOCK */
+  int64_t tile_rows;  /* fixed height of the products' tiles, e.g. 512; see wm_gemm_tile_rows */
   int64_t tile_vocab; /* width of a logits tile, e.g. 4096 */
 } wm_model_options_t;
 
