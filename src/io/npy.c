@@ -53,9 +53,9 @@ static wm_status_t read_string(reader_t *r, char out[WORD]) {
   if (quote != '\'' && quote != '"')
     return expected(r, "a string");
   const char *first = ++r->at;
-  while (r->at < r->end && *r->at != quote)
+  while (r->at < r->end && *r->at != quote && *r->at != '\0')
     r->at++;
-  if (r->at >= r->end || r->at - first >= WORD)
+  if (r->at >= r->end || *r->at != quote || r->at - first >= WORD)
     return expected(r, "the end of a short string");
   snprintf(out, WORD, "%.*s", (int)(r->at - first), first);
   r->at++;
@@ -106,21 +106,19 @@ static wm_status_t read_member(reader_t *r, header_t *h) {
   wm_status_t status = read_string(r, key);
   if (status != WM_OK)
     return status;
+  bool *seen = strcmp(key, "descr") == 0           ? &h->seen_descr
+               : strcmp(key, "fortran_order") == 0 ? &h->seen_order
+               : strcmp(key, "shape") == 0         ? &h->seen_shape
+                                                   : NULL;
+  if (seen == NULL || *seen)
+    return wm_fail(r->err, WM_INPUT, "%s: byte %lld of the npy header: %s member '%s'", r->path,
+                   (long long)(r->at - r->begin), seen == NULL ? "unknown" : "duplicate", key);
+  *seen = true;
   if (!take(r, ':'))
     return expected(r, "':'");
-  if (strcmp(key, "descr") == 0) {
-    h->seen_descr = true;
+  if (seen == &h->seen_descr)
     return read_string(r, h->descr);
-  }
-  if (strcmp(key, "fortran_order") == 0) {
-    h->seen_order = true;
-    return read_bool(r, &h->fortran);
-  }
-  if (strcmp(key, "shape") == 0) {
-    h->seen_shape = true;
-    return read_shape(r, h);
-  }
-  return wm_fail(r->err, WM_INPUT, "%s: unknown member '%s' of the npy header", r->path, key);
+  return seen == &h->seen_order ? read_bool(r, &h->fortran) : read_shape(r, h);
 }
 
 static wm_status_t read_header(reader_t *r, header_t *h) {

@@ -11,7 +11,7 @@ source jobs/setup.sh
 
 targets=(safetensors index arch tokenizer_json merges encode rows npy config)
 declare -A files=(
-  [safetensors]="io/safetensors io/safetensors_file io/dtype"
+  [safetensors]="io/safetensors io/safetensors_file base/dtype"
   [index]="io/safetensors io/safetensors_file"
   [arch]="model/arch model/arch_keys model/arch_rotary base/json"
   [tokenizer_json]="text/tokenizer_json text/vocabulary text/tokenizer text/matcher base/json"

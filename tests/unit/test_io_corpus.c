@@ -259,6 +259,13 @@ static void test_jsonl_malformed(void **state) {
       {"{\"txt\": \"a\"}", "has no member \"text\""},
       {"{\"text\": null}", "must be a string"},
       {"{\"text\": 1}", "must be a string"},
+      {"{\"text\": \"a\", \"n\": 1, \"n\": 2}", "column 25: duplicate object key"},
+      {"{\"text\": \"a\", \"m\": {\"n\": 1, \"n\": 2}}", "duplicate object key"},
+      {"{\"text\": \"a\", \"n\": 1e999}", "real number overflow"},
+      {"{\"text\": \"a\", \"n\": NaN}", "not valid JSON at column"},
+      {"{\"text\": \"a\", \"n\": -}", "not valid JSON at column"},
+      {"{\"text\": \"a\", \"n\": 01}", "not valid JSON at column"},
+      {"{}", "has no member \"text\""},
   };
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     char text[256];
@@ -276,6 +283,33 @@ static void test_jsonl_malformed(void **state) {
     wm_row_cursor_destroy(&cursor);
     wm_corpus_close(c);
   }
+}
+
+/* Whatever else an object holds, it is passed over; but not to any depth. */
+static void test_jsonl_other_members(void **state) {
+  (void)state;
+  static const char fine[] =
+      "{\"n\": 99999999999999999999999, \"m\": [-0, 1.5, null], \"text\": \"a\"}";
+  wm_corpus_t *c = open_text("c.jsonl", fine, sizeof fine - 1, false);
+  expected_t row = {"a", 1, 0};
+  assert_int_equal(check_rows(c, &row, 1), 0);
+  wm_corpus_close(c);
+  enum { DEPTH = 100000 };
+  char *deep = malloc(DEPTH);
+  assert_non_null(deep);
+  memset(deep, '[', DEPTH);
+  c = open_text("bad.jsonl", deep, DEPTH, false);
+  wm_row_cursor_t cursor;
+  wm_row_t next;
+  bool more;
+  wm_error_t err = {0};
+  wm_row_cursor_init(&cursor, c, 0);
+  assert_int_equal(wm_row_cursor_next(&cursor, &next, &more, &err), WM_INPUT);
+  assert_message(err.message,
+                 "line at byte 0: not valid JSON at column 2049: maximum parsing depth");
+  wm_row_cursor_destroy(&cursor);
+  wm_corpus_close(c);
+  free(deep);
 }
 
 static void test_open(void **state) {
@@ -419,6 +453,19 @@ static void test_npy_malformed(void **state) {
       {1, "{'descr': [('a', '<u2')], 'fortran_order': False, 'shape': (2,)}", 4, "a string"},
       {1, "{'descr': '<u2', 'shape': (2,)}", 4, "must hold"},
       {1, "{'descr': '<u2', 'other': 1}", 4, "unknown member 'other'"},
+      {1, "{'descr': '<u2', 'descr': '<u2'}", 4,
+       "byte 34 of the npy header: duplicate member 'descr'"},
+      {1, "{'descr': '<u2}", 4, "the end of a short string expected"},
+      {1, "{'descr\": '<u2'}", 4, "unknown member 'descr\": '"},
+      {1, "{\"'descr'\": '<u2'}", 4, "unknown member ''descr''"},
+      {1, "{'descr': '<u2', 'fortran_order': False, 'shape': (2,)} x", 4, "the end expected"},
+      {1, HEADER("<u2", "False", "(4294967296, 4294967296,)"), 4, "less than 2^63 elements"},
+      {1, HEADER("<u2", "False", "(1e1,)"), 20, "',' or ')' expected"},
+      {1, HEADER("<u2", "False", "(2.5,)"), 4, "',' or ')' expected"},
+      {1, HEADER("|u1", "False", "(2,)"), 2, "type '|u1'"},
+      {1, HEADER("=u2", "False", "(2,)"), 4, "type '=u2'"},
+      {1, HEADER(">i8", "False", "(2,)"), 16, "big-endian elements ('>i8'); expected '<i8'"},
+      {2, HEADER("<u2", "True", "(2,)"), 4, "Fortran order"},
       {1, "{'descr': '<u2'", 4, "expected"},
       {1, "", 0, "'{' expected"},
       {4, HEADER("<u2", "False", "(2,)"), 4, "version 4.0"},
@@ -439,6 +486,8 @@ static void test_npy_malformed(void **state) {
     const char *message;
   } files[] = {{"PK\x03\x04 this is a zip file", 22, "is no npy file"},
                {"\x93NUMPY", 6, "is no npy file"},
+               {"\x93NUMPY\x01\x00\x10\x00{'descr\0': '<u2'}", 26, "short string expected"},
+               {"\x93NUMPY\x02\x00\x02\x00", 10, "'{' expected"}, /* in the middle of the length */
                {"\x93NUMPY\x01\x00\xff\xff{}", 12, "a header of 65535 bytes"},
                {"\x93NUMPY\x02\x00\xff\xff\xff\xff{}", 14, "a header of 4294967295 bytes"}};
   for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -454,11 +503,17 @@ static void test_npy_malformed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_text),          cmocka_unit_test(test_shares),
-      cmocka_unit_test(test_kinds),         cmocka_unit_test(test_jsonl),
-      cmocka_unit_test(test_jsonl_repair),  cmocka_unit_test(test_jsonl_malformed),
-      cmocka_unit_test(test_open),          cmocka_unit_test(test_fingerprint),
-      cmocka_unit_test(test_npy),           cmocka_unit_test(test_npy_ids),
+      cmocka_unit_test(test_text),
+      cmocka_unit_test(test_shares),
+      cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_jsonl),
+      cmocka_unit_test(test_jsonl_repair),
+      cmocka_unit_test(test_jsonl_malformed),
+      cmocka_unit_test(test_jsonl_other_members),
+      cmocka_unit_test(test_open),
+      cmocka_unit_test(test_fingerprint),
+      cmocka_unit_test(test_npy),
+      cmocka_unit_test(test_npy_ids),
       cmocka_unit_test(test_npy_malformed),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

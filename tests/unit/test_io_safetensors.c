@@ -93,6 +93,9 @@ static void test_malformed(void **state) {
       {T(",\"x\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"), -1, 8, "duplicate"},
       {T(",\"__metadata__\":[]"), -1, 8, "\"__metadata__\" must be an object"},
       {T(",\"__metadata__\":{\"k\":1}"), -1, 8, "\"k\" must be a string"},
+      {T(",\"__metadata__\":{\"k\":{\"l\":\"\"}}"), -1, 8, "\"k\" must be a string"},
+      {T(",\"__metadata__\":{\"k\":\"\",\"k\":\"\"}"), -1, 8, "duplicate"},
+      {T(",\"__metadata__\":null"), -1, 8, "\"__metadata__\" must be an object"},
       {X("\"dtype\":\"F8_E4M3\",\"shape\":[2],\"data_offsets\":[0,2]"), -1, 2,
        "tensor \"x\": dtype F8_E4M3 is not supported"},
       {X("\"shape\":[2],\"data_offsets\":[0,8]"), -1, 8, "\"dtype\" must be a string"},
@@ -105,6 +108,21 @@ static void test_malformed(void **state) {
        "has 9 dimensions"},
       {X("\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]"), -1, 0,
        "passes 2^63"},
+      {X("\"dtype\":\"U8\",\"shape\":[4294967296,4294967296,0],\"data_offsets\":[0,0]"), -1, 0,
+       "passes 2^63"}, /* before the zero comes */
+      {X("\"dtype\":\"F32\",\"shape\":[1e1],\"data_offsets\":[0,40]"), -1, 40, "integers"},
+      {X("\"dtype\":\"F32\",\"shape\":[-0],\"data_offsets\":[0,4]"), -1, 4,
+       "make 0 bytes, but data_offsets span 4"},
+      {X("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0.0,8.0]"), -1, 8, "two integers"},
+      {X("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[9223372036854775807,8]"), -1, 8,
+       "[9223372036854775807, 8)"},
+      {X("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[-9223372036854775808,8]"), -1, 8,
+       "[-9223372036854775808, 8)"},
+      {X("\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,18446744073709551624]"), -1, 8,
+       "too big integer"},
+      {X("\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]"), -1, 8, "dtype f32 is not"},
+      {X("\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]"), -1, 8,
+       "begins at byte 4 of the data, where 0 is expected (a gap"}, /* empty, but not in place */
       {X("\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]"), -1, 0,
        "passes 2^63"},
       {X("\"dtype\":\"F32\",\"shape\":[99999999999999999999],\"data_offsets\":[0,0]"), -1, 0,
@@ -140,6 +158,27 @@ static void test_malformed(void **state) {
   wm_error_t err = {0};
   assert_int_equal(wm_tensors_open(dir, &t, &err), WM_INPUT);
   assert_message(err.message, "holds 5 bytes");
+}
+
+/* The header may be padded with spaces, as the reference writes it, and with nothing else. */
+static void test_padding(void **state) {
+  (void)state;
+  static const char header[] = T("");
+  for (int pad = 0; pad < 3; pad++) {
+    unsigned char file[8 + sizeof header - 1 + 4 + 8] = {0};
+    size_t length = sizeof header - 1;
+    file[0] = (unsigned char)(length + 4);
+    memcpy(file + 8, header, length);
+    memset(file + 8 + length, pad == 0 ? ' ' : pad == 1 ? '\0' : 'x', 4);
+    write_file(dir, "model.safetensors", file, sizeof file);
+    wm_tensors_t *t;
+    wm_error_t err = {0};
+    wm_status_t status = wm_tensors_open(dir, &t, &err);
+    assert_int_equal(status, pad == 0 ? WM_OK : WM_INPUT);
+    if (pad > 0)
+      assert_message(err.message, ": not valid JSON: end of file expected");
+    wm_tensors_close(t);
+  }
 }
 
 static void test_nothing(void **state) {
@@ -191,6 +230,10 @@ static void test_shards(void **state) {
       {"{\"a\":\"1.safetensors\",\"b\":\"again.safetensors\"}", "\"a\" is also in"},
       {"{\"a\":\"./1.safetensors\"}", "must name a file in the same directory"},
       {"{\"a\":\"\"}", "must name a file in the same directory"},
+      {"{\"a\":\"..\"}", "is a directory"},
+      {"{\"a\":\"../1.safetensors\"}", "must name a file in the same directory"},
+      {"{\"a\":\"1.safetensors\",\"a\":\"2.safetensors\"}", "duplicate object key"},
+      {"{\"b\":\"1.safetensors\"}", "\"b\" is not in 1.safetensors"},
       {"{\"a\":1}", "must be a string"},
       {"{}", "\"weight_map\" must be"},
       {"[]", "\"weight_map\" must be"},
@@ -198,6 +241,7 @@ static void test_shards(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     assert_int_equal(open_sharded(cases[i].map, &t, &err), WM_INPUT);
     assert_message(err.message, cases[i].message);
+    assert_message(err.message, "model.safetensors.index.json");
   }
   /* The same tensors in one file have the same fingerprint; other data have another. */
   static const char both[] = "{\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]},"
@@ -315,13 +359,10 @@ static void test_long(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_good),
-      cmocka_unit_test(test_malformed),
-      cmocka_unit_test(test_nothing),
-      cmocka_unit_test(test_shards),
-      cmocka_unit_test(test_fingerprint_large),
-      cmocka_unit_test(test_halves),
-      cmocka_unit_test(test_wide),
+      cmocka_unit_test(test_good),    cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_padding), cmocka_unit_test(test_nothing),
+      cmocka_unit_test(test_shards),  cmocka_unit_test(test_fingerprint_large),
+      cmocka_unit_test(test_halves),  cmocka_unit_test(test_wide),
       cmocka_unit_test(test_long),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
