@@ -147,3 +147,32 @@ void wm_round_to_bf16(const float *in, int64_t count, float *out) {
   for (int64_t i = 0; i < count; i++)
     out[i] = float_of_bits((uint32_t)wm_bf16_of(in[i]) << 16);
 }
+
+/* Subnormal halves are multiples of 2^-24: adding 0.5, whose last bit is that, rounds to one. */
+static uint16_t f16_of(float x) {
+  uint32_t bits, rest;
+  memcpy(&bits, &x, sizeof bits);
+  uint16_t sign = (uint16_t)(bits >> 16 & 0x8000u);
+  rest = bits & 0x7fffffffu;
+  if (rest > 0x7f800000u)
+    return (uint16_t)(sign | 0x7e00u);
+  if (rest >= 0x477ff000u) /* rounds to 65536 or more */
+    return (uint16_t)(sign | 0x7c00u);
+  if (rest < 0x38800000u) { /* below 2^-14 */
+    float shifted = float_of_bits(rest) + 0.5f;
+    memcpy(&rest, &shifted, sizeof rest);
+    return (uint16_t)(sign | (rest - 0x3f000000u));
+  }
+  rest += 0xfffu + (rest >> 13 & 1u);
+  return (uint16_t)(sign | ((rest - 0x38000000u) >> 13));
+}
+
+void wm_from_f32(wm_dtype_t dtype, const float *in, int64_t count, void *out) {
+  uint16_t *half = out;
+  assert(dtype == WM_DTYPE_F32 || dtype == WM_DTYPE_F16 || dtype == WM_DTYPE_BF16);
+  if (dtype == WM_DTYPE_F32)
+    memcpy(out, in, (size_t)count * sizeof *in);
+  else
+    for (int64_t i = 0; i < count; i++)
+      half[i] = dtype == WM_DTYPE_F16 ? f16_of(in[i]) : wm_bf16_of(in[i]);
+}

@@ -29,3 +29,24 @@ double wm_rng_normal(wm_rng_t rng, uint64_t index) {
   double angle = 6.283185307179586 * ((double)r.v[1] * 0x1p-32);
   return sqrt(-2.0 * log(u)) * cos(angle);
 }
+
+/* Two pairs of Box-Muller's. */
+static void four_normals(wm_rng_t rng, uint64_t index, float out[4]) {
+  philox4x32_ctr_t r = draw(rng, index);
+  for (int i = 0; i < 4; i += 2) {
+    float u = ((float)r.v[i] + 0.5f) * 0x1p-32f;
+    float angle = 6.2831853f * ((float)r.v[i + 1] * 0x1p-32f), radius = sqrtf(-2 * logf(u));
+    out[i] = radius * cosf(angle);
+    out[i + 1] = radius * sinf(angle);
+  }
+}
+
+void wm_rng_normals(wm_rng_t rng, uint64_t first, int64_t n, float *out) {
+  float four[4];
+  for (int64_t i = 0; i < n;) {
+    uint64_t at = first + (uint64_t)i;
+    four_normals(rng, at / 4, four);
+    for (uint64_t j = at % 4; j < 4 && i < n; j++)
+      out[i++] = four[j];
+  }
+}

@@ -210,10 +210,16 @@ cleanup:
   return status;
 }
 
+char *wm_arch_path(const char *dir) {
+  size_t length = strlen(dir);
+  bool file = length >= 5 && strcmp(dir + length - 5, ".json") == 0;
+  return wm_format(file ? "%s" : "%s/config.json", dir);
+}
+
 /* Reads dir/config.json; *path is its name for messages; the caller frees both. */
 static wm_status_t load_config(const char *dir, char **path, json_t **config, wm_error_t *err) {
   *config = NULL;
-  *path = wm_format("%s/config.json", dir);
+  *path = wm_arch_path(dir);
   if (*path == NULL)
     return wm_fail(err, WM_ENVIRONMENT, "no memory for a file name");
   wm_status_t status = wm_json_load(*path, config, err);

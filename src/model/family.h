@@ -75,6 +75,11 @@ struct wm_workspace {
   void *memory;
 };
 
+/* model.c: architecture and list of wanted tensors, from the files in `dir` or, with a seed, from a
+ * config.json alone. Collective over m->comm->world; `m` is zeroed but for `comm` and `log`, and
+ * wm_model_close destroys it, also after a failure. */
+wm_status_t wm_model_declare(wm_model_t *m, const char *dir, const uint64_t *seed, wm_error_t *err);
+
 /* block.c: what the families share. */
 
 /* Zeroes the rows of x[rows, width] up to a whole tile; returns their padded number. */

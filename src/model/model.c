@@ -42,17 +42,20 @@ static void take_fingerprint(wm_model_t *m) {
       a->parallel_residual, a->attention_bias, (long long)a->rotary_dims, a->rotary_base);
   assert(length > 0 && (size_t)length < sizeof text);
   if (m->comm->rank == 0)
-    m->fingerprint = wm_hash(text, (size_t)length, wm_tensors_fingerprint(m->weights.tensors));
+    m->fingerprint = wm_hash(text, (size_t)length, wm_weights_fingerprint(&m->weights));
   wm_broadcast(m->comm->world, 0, &m->fingerprint, sizeof m->fingerprint);
 }
 
-/* Not collective. Opens the files and lists what they must hold. */
-static wm_status_t declare(wm_model_t *m, const char *dir, wm_error_t *err) {
+/* Not collective. Opens the files (`seed` NULL) and lists what they must hold. */
+static wm_status_t declare(wm_model_t *m, const char *dir, const uint64_t *seed, wm_error_t *err) {
   void *memory;
   wm_status_t status;
   WM_TRY(wm_alloc(&memory, m->arch.n_layers, sizeof(wm_layer_t), "layers", err));
   m->layers = memory;
-  WM_TRY(wm_weights_open(&m->weights, dir, err));
+  if (seed != NULL)
+    wm_weights_open_random(&m->weights, *seed);
+  else
+    WM_TRY(wm_weights_open(&m->weights, dir, err));
   WM_TRY(m->family->declare(m, err));
 cleanup:
   return status;
@@ -70,11 +73,18 @@ static wm_status_t create_linears(wm_model_t *m, wm_error_t *err) {
   return wm_head_create(m, err);
 }
 
-static wm_status_t load(wm_model_t *m, const char *dir, wm_error_t *err) {
-  wm_status_t status;
-  WM_TRY(read_arch(m, dir, err));
+wm_status_t wm_model_declare(wm_model_t *m, const char *dir, const uint64_t *seed,
+                             wm_error_t *err) {
+  wm_status_t status = read_arch(m, dir, err);
+  if (status != WM_OK)
+    return status;
   m->family = families[m->arch.family];
-  WM_TRY(wm_agree(m->comm->world, declare(m, dir, err), err));
+  return wm_agree(m->comm->world, declare(m, dir, seed, err), err);
+}
+
+static wm_status_t load(wm_model_t *m, const char *dir, const uint64_t *seed, wm_error_t *err) {
+  wm_status_t status;
+  WM_TRY(wm_model_declare(m, dir, seed, err));
   wm_weights_rules_t rules = m->family->rules;
   if (!m->arch.tied_head)
     rules.copy = NULL;
@@ -89,8 +99,9 @@ cleanup:
   return status;
 }
 
-wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
-                          const wm_log_t *log, wm_model_t **out, wm_error_t *err) {
+static wm_status_t create(const wm_comm_t *comm, const char *dir, const uint64_t *seed,
+                          const wm_model_options_t *options, const wm_log_t *log, wm_model_t **out,
+                          wm_error_t *err) {
   assert(options->tile_rows > 0 && options->tile_vocab > 0);
   void *memory;
   *out = NULL;
@@ -106,7 +117,7 @@ wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model
   m->options = *options;
   /* The height that the products will take anyway, for whole tiles to be whole for both. */
   m->options.tile_rows = wm_gemm_tile_rows(options->tile_rows);
-  status = load(m, dir, err);
+  status = load(m, dir, seed, err);
   if (status != WM_OK) {
     wm_model_close(m);
     return status;
@@ -116,6 +127,17 @@ wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model
          (long long)wm_model_parameters(m));
   *out = m;
   return WM_OK;
+}
+
+wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
+                          const wm_log_t *log, wm_model_t **out, wm_error_t *err) {
+  return create(comm, dir, NULL, options, log, out, err);
+}
+
+wm_status_t wm_model_create_random(const wm_comm_t *comm, const char *config, uint64_t seed,
+                                   const wm_model_options_t *options, const wm_log_t *log,
+                                   wm_model_t **out, wm_error_t *err) {
+  return create(comm, config, &seed, options, log, out, err);
 }
 
 void wm_model_close(wm_model_t *model) {

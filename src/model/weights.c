@@ -1,5 +1,7 @@
 #include "weights.h"
 
+#include "random.h"
+#include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
@@ -13,11 +15,21 @@ wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *
   return wm_tensors_open(dir, &weights->tensors, err);
 }
 
+void wm_weights_open_random(wm_weights_t *weights, uint64_t seed) {
+  *weights = (wm_weights_t){.seed = seed};
+}
+
+uint64_t wm_weights_fingerprint(const wm_weights_t *w) {
+  return w->tensors != NULL ? wm_tensors_fingerprint(w->tensors)
+                            : wm_hash(&w->seed, sizeof w->seed, 0);
+}
+
 void wm_weights_close(wm_weights_t *weights) {
   wm_shared_destroy(&weights->window);
   if (weights->tensors != NULL)
     wm_tensors_close(weights->tensors);
   free(weights->wants);
+  free(weights->drawn);
   *weights = (wm_weights_t){0};
 }
 
@@ -169,7 +181,23 @@ static wm_status_t check_copy(const wm_weights_t *w, const wm_weights_rules_t *r
   return WM_OK;
 }
 
+/* Describes what is wanted as files would. */
+static wm_status_t draw_all(wm_weights_t *w, wm_error_t *err) {
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, w->count, sizeof *w->drawn, "list of tensors", err);
+  if (status != WM_OK)
+    return status;
+  w->drawn = memory;
+  for (int64_t i = 0; i < w->count; i++) {
+    w->drawn[i] = wm_random_tensor(&w->wants[i]);
+    w->wants[i].tensor = &w->drawn[i];
+  }
+  return WM_OK;
+}
+
 static wm_status_t find_all(wm_weights_t *w, const wm_weights_rules_t *rules, wm_error_t *err) {
+  if (w->tensors == NULL)
+    return draw_all(w, err);
   for (int64_t i = 0; i < w->count; i++) {
     wm_status_t status = find_want(w, rules, &w->wants[i], err);
     if (status != WM_OK)
@@ -184,9 +212,10 @@ static void plan_window(wm_weights_t *w) {
   enum { ALIGN = 16 }; /* floats */
   for (int64_t i = 0; i < w->count; i++) {
     wm_want_t *want = &w->wants[i];
-    bool mapped = want->tensor->dtype == WM_DTYPE_F32 && (uintptr_t)want->tensor->data % 4 == 0;
+    const void *data = want->tensor->data; /* NULL: random */
+    bool mapped = want->tensor->dtype == WM_DTYPE_F32 && (uintptr_t)data % 4 == 0;
     want->offset = -1;
-    if (mapped || want->rows != NULL)
+    if (data != NULL && (mapped || want->rows != NULL))
       continue;
     want->offset = w->window_floats;
     w->window_floats += (want->tensor->elements + ALIGN - 1) / ALIGN * ALIGN;
@@ -233,7 +262,10 @@ static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_co
   wm_partition(t->elements, comm->node_size, comm->node_rank, &first, &n);
   if (want->offset >= 0) {
     float *out = (float *)w->window.data + want->offset + first;
-    wm_to_f32(t->dtype, (const char *)t->data + first * wm_dtype_size(t->dtype), n, out);
+    if (t->data == NULL)
+      wm_random_fill(w->seed, want, first, n, out);
+    else
+      wm_to_f32(t->dtype, (const char *)t->data + first * wm_dtype_size(t->dtype), n, out);
     bad = first_not_finite(out, n);
   } else if (want->rows != NULL) {
     bad = first_not_finite_in_file(t, first, n);
@@ -249,10 +281,13 @@ static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_co
 static void set_slots(wm_weights_t *w) {
   for (int64_t i = 0; i < w->count; i++) {
     wm_want_t *want = &w->wants[i];
-    if (want->rows != NULL)
+    const float *converted = (const float *)w->window.data + want->offset;
+    if (want->rows != NULL && want->offset >= 0)
+      *want->rows = (wm_rows_t){WM_DTYPE_F32, (const char *)converted, want->shape[1]};
+    else if (want->rows != NULL)
       *want->rows = (wm_rows_t){want->tensor->dtype, want->tensor->data, want->shape[1]};
     else if (want->offset >= 0)
-      *want->slot = (const float *)w->window.data + want->offset;
+      *want->slot = converted;
     else
       *want->slot = want->tensor->data;
   }

@@ -35,7 +35,9 @@ typedef struct {
 } wm_want_t;
 
 typedef struct {
-  wm_tensors_t *tensors;
+  wm_tensors_t *tensors; /* NULL: random weights, drawn from `seed` */
+  uint64_t seed;
+  wm_tensor_t *drawn; /* [count] what files would hold, without data; NULL for a model in files */
   wm_want_t *wants;
   int64_t count, capacity;
   wm_shared_t window;
@@ -52,6 +54,8 @@ typedef struct {
 
 /* Not collective. */
 wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *err);
+/* Random weights instead of files (random.h). */
+void wm_weights_open_random(wm_weights_t *weights, uint64_t seed);
 /* Collective over the node. Harmless on a zeroed object. */
 void wm_weights_close(wm_weights_t *weights);
 
@@ -65,6 +69,9 @@ wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, int64_t
 /* Collective over comm->world, after all wants. */
 wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
                                const wm_weights_rules_t *rules, wm_error_t *err);
+
+/* Fingerprint of the files' tensors, or of the seed that stands for them. */
+uint64_t wm_weights_fingerprint(const wm_weights_t *weights);
 
 /* Elements of all wanted tensors. */
 int64_t wm_weights_elements(const wm_weights_t *weights);

@@ -100,11 +100,42 @@ static void test_arrays(void **state) {
   free(x), free(rounded), free(wide), free(bytes), free(out), free(expected);
 }
 
+/* Halves stay what they are, and between two neighbours the nearer one is taken, or the even one.
+ */
+static void test_to_f16(void **state) {
+  (void)state;
+  for (uint32_t h = 0; h < 0x7c00; h++) {
+    uint16_t pair[2] = {(uint16_t)h, (uint16_t)(h + 1)}, out[4];
+    float value[2];
+    wm_to_f32(WM_DTYPE_F16, pair, 2, value);
+    double high = h + 1 == 0x7c00 ? 65536 : (double)value[1];
+    float middle = (float)(((double)value[0] + high) / 2);
+    const float x[4] = {value[0], nextafterf(middle, 0), middle, nextafterf(middle, INFINITY)};
+    wm_from_f32(WM_DTYPE_F16, x, 4, out);
+    assert_int_equal(out[0], h);
+    assert_int_equal(out[1], h);
+    assert_int_equal(out[2], h % 2 == 0 ? h : h + 1);
+    assert_int_equal(out[3], h + 1);
+    const float negative[1] = {-x[3]};
+    wm_from_f32(WM_DTYPE_F16, negative, 1, out);
+    assert_int_equal(out[0], 0x8000u | (h + 1));
+  }
+  const float ends[3] = {INFINITY, 1e30f, float_of(0x7f800001)};
+  uint16_t out[3];
+  float nan;
+  wm_from_f32(WM_DTYPE_F16, ends, 3, out);
+  assert_int_equal(out[0], 0x7c00);
+  assert_int_equal(out[1], 0x7c00);
+  wm_to_f32(WM_DTYPE_F16, &out[2], 1, &nan);
+  assert_true(isnan(nan));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_bf16_stays),
       cmocka_unit_test(test_nearest_even),
       cmocka_unit_test(test_arrays),
+      cmocka_unit_test(test_to_f16),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

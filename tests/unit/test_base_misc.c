@@ -297,6 +297,26 @@ static void test_rng_known_answers(void **state) {
   assert_true(wm_rng_bits(pi, 0x85a308d3243f6a88u) == 0x94fdccebd16cfe09u);
 }
 
+/* Any part of an array can be drawn alone, and a distribution with the right moments comes out. */
+static void test_rng_normals(void **state) {
+  (void)state;
+  enum { N = 40000 };
+  static float all[N], part[N];
+  wm_rng_t rng = {5, 9};
+  wm_rng_normals(rng, 7, N, all);
+  for (int first = 0; first < 9; first++)
+    for (int n = 0; n < 9; n++) {
+      wm_rng_normals(rng, (uint64_t)(7 + first), n, part);
+      assert_memory_equal(part, all + first, (size_t)n * sizeof *part);
+    }
+  double moments[5] = {0};
+  for (int i = 0; i < N; i++)
+    for (int k = 1; k <= 4; k++)
+      moments[k] += pow((double)all[i], k) / N;
+  assert_true(fabs(moments[1]) < 5 * sqrt(1.0 / N) && fabs(moments[2] - 1) < 5 * sqrt(2.0 / N));
+  assert_true(fabs(moments[3]) < 5 * sqrt(15.0 / N) && fabs(moments[4] - 3) < 5 * sqrt(96.0 / N));
+}
+
 static void test_rng_draws(void **state) {
   (void)state;
   enum { N = 200000 };
@@ -462,6 +482,7 @@ int main(void) {
       cmocka_unit_test(test_json_files),
       cmocka_unit_test(test_rng_known_answers),
       cmocka_unit_test(test_rng_draws),
+      cmocka_unit_test(test_rng_normals),
       cmocka_unit_test(test_hash),
       cmocka_unit_test(test_log),
       cmocka_unit_test(test_progress),

@@ -35,4 +35,8 @@ void wm_to_bf16(wm_dtype_t dtype, const void *data, int64_t count, uint16_t *out
 /* out[i] = float32 value of the bfloat16 nearest to in[i]; out may be in. With OpenMP threads. */
 void wm_round_to_bf16(const float *in, int64_t count, float *out);
 
+/* Rounds float32 to nearest, ties to even, into F32, F16 or BF16 (other types: assertion); beyond
+ * the largest finite number lies infinity. On the calling thread. */
+void wm_from_f32(wm_dtype_t dtype, const float *in, int64_t count, void *out);
+
 #endif

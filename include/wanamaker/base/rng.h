@@ -22,4 +22,8 @@ double wm_rng_uniform(wm_rng_t rng, uint64_t index);
 /* Standard normal (Box-Muller on the two halves of one element's bits). */
 double wm_rng_normal(wm_rng_t rng, uint64_t index);
 
+/* out[i] = a standard normal in float32, number first + i of the stream; four to an element's bits,
+ * so that large arrays are quickly filled and any part can be filled alone. Numbers go to +-6.8. */
+void wm_rng_normals(wm_rng_t rng, uint64_t first, int64_t n, float *out);
+
 #endif

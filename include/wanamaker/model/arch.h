@@ -29,8 +29,11 @@ typedef struct {
   double rotary_base;
 } wm_arch_t;
 
-/* Not collective. Reads dir/config.json. */
+/* Not collective. Reads dir/config.json; a `dir` whose name ends in ".json" is the file itself. */
 wm_status_t wm_arch_read(const char *dir, wm_arch_t *out, wm_error_t *err);
+
+/* Path of the file that wm_arch_read reads; free(). NULL when memory is exhausted. */
+char *wm_arch_path(const char *dir);
 
 /* Not collective. Names, separated by ", ", of the keys of dir/config.json that are neither
  * understood nor known to change no number; *out is a heap string, empty when there are none. */

@@ -17,6 +17,7 @@
 #ifndef WANAMAKER_MODEL_MODEL_H
 #define WANAMAKER_MODEL_MODEL_H
 
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/log.h"
 #include "wanamaker/base/profile.h"
 #include "wanamaker/base/status.h"
@@ -38,6 +39,19 @@ typedef struct {
  * not finite and config.json that contradicts them are WM_INPUT, naming the tensor. */
 wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
                           const wm_log_t *log, wm_model_t **out, wm_error_t *err);
+/* The same from a config.json alone (wm_arch_read), with weights drawn from `seed`: matrices
+ * normal(0, 0.02), layer norms 1 and 0, biases 0; float32 in node-shared memory, which the ranks of
+ * a node fill together. Equal bits for any number of ranks; the fingerprint is that of the seed,
+ * not of the weights. */
+wm_status_t wm_model_create_random(const wm_comm_t *comm, const char *config, uint64_t seed,
+                                   const wm_model_options_t *options, const wm_log_t *log,
+                                   wm_model_t **out, wm_error_t *err);
+/* Collective. Writes such a model into `dir` (made if missing; WM_USAGE if it holds a model
+ * already): `shards` files of tensors of type `dtype` (F32, F16 or BF16), rounded to nearest,
+ * shared out among the ranks, and config.json. Memory is bounded. */
+wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint64_t seed,
+                                 wm_dtype_t dtype, int64_t shards, const char *dir,
+                                 wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_model_close(wm_model_t *model);
 
