@@ -193,7 +193,10 @@ wm_status_t wm_npy_parse(const char *path, const void *data, int64_t bytes, wm_n
                    file[6], file[7]);
   int length_bytes = file[6] == 1 ? 2 : 4;
   int64_t first = 8 + length_bytes;
-  int64_t length = bytes < first ? 0 : (int64_t)little_endian(file + 8, length_bytes);
+  if (bytes < first)
+    return wm_fail(err, WM_INPUT, "%s: byte %lld: the file ends in the length of its header", path,
+                   (long long)bytes);
+  int64_t length = (int64_t)little_endian(file + 8, length_bytes);
   if (length > bytes - first)
     return wm_fail(err, WM_INPUT,
                    "%s: byte 8: announces a header of %lld bytes, but the file holds %lld", path,
