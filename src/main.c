@@ -8,6 +8,7 @@
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/blas.h"
+#include "wanamaker/linalg/cpu.h"
 #include "wanamaker/linalg/gemm.h"
 #include "wm_commit.h"
 
@@ -99,32 +100,19 @@ static void print_help(const wm_job_t *job) {
          "5 numerical failure, 74 no progress, 75 stopped on request (resubmit to continue)\n");
 }
 
-static const char *cpu_features(void) {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512bf16"))
-    return "AVX-512, bf16";
-  if (__builtin_cpu_supports("avx512f"))
-    return "AVX-512, no bf16";
-  if (__builtin_cpu_supports("avx2"))
-    return "AVX2";
-  return "x86-64 without AVX2";
-#else
-  return "not x86-64";
-#endif
-}
-
 static void print_version(void) {
   char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
   int length;
   MPI_Get_library_version(mpi, &length);
   mpi[strcspn(mpi, "\n,")] = '\0';
+  wm_error_t ignored = {0};
+  bool bf16 = wm_compute_check(WM_COMPUTE_BF16, &ignored) == WM_OK;
   unsigned major, minor, release;
   H5get_libversion(&major, &minor, &release);
   printf("wanamaker %s (%s)\nMPI        %s\nHDF5       %u.%u.%u\nBLAS       %s\nnetwork    %s\n"
-         "CPU        %s\n",
+         "CPU        %s\nproducts   f32, %sbf16_emulated\n",
          WM_VERSION, WM_COMMIT, mpi, major, minor, release, wm_blas_name(), wm_gemm_backend(),
-         cpu_features());
+         wm_cpu_features(), bf16 ? "bf16, " : "");
 }
 
 /* Reads on rank 0, hands the resolved text round, parses it elsewhere. Collective. */

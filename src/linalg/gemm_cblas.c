@@ -18,23 +18,27 @@
 
 struct wm_gemm_plan {
   int rows, in, out;
-  const float *weight; /* borrowed */
   wm_weight_layout_t layout;
 };
 
 enum { PANEL = 256 };
 
+int64_t wm_gemm_row_block(void) {
+  return 16;
+}
+
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                const float *weight, wm_weight_layout_t layout, wm_error_t *err) {
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err) {
   *out = NULL;
   void *memory = NULL;
   wm_status_t status;
+  if (operands != WM_DTYPE_F32)
+    return wm_fail(err, WM_ENVIRONMENT, "CBLAS has no %s products", wm_dtype_name(operands));
   WM_TRY(wm_alloc(&memory, 1, sizeof(wm_gemm_plan_t), "a matrix product", err));
   wm_gemm_plan_t *p = memory;
   WM_TRY(wm_to_int(rows, "rows of a matrix product", &p->rows, err));
   WM_TRY(wm_to_int(in, "inputs of a matrix product", &p->in, err));
   WM_TRY(wm_to_int(out_width, "outputs of a matrix product", &p->out, err));
-  p->weight = weight;
   p->layout = layout;
   *out = p;
   return WM_OK;
@@ -47,16 +51,18 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
-static void run_panel(const wm_gemm_plan_t *plan, const float *x, int first, float *y) {
+static void run_panel(const wm_gemm_plan_t *plan, const float *x, const float *weight, int first,
+                      float *y) {
   int in_out = plan->layout == WM_WEIGHT_IN_OUT;
   int cols = plan->out - first < PANEL ? plan->out - first : PANEL;
-  const float *w = plan->weight + (in_out ? first : (int64_t)first * plan->in);
+  const float *w = weight + (in_out ? first : (int64_t)first * plan->in);
   cblas_sgemm(CblasRowMajor, CblasNoTrans, in_out ? CblasNoTrans : CblasTrans, plan->rows, cols,
               plan->in, 1.0f, x, plan->in, w, in_out ? plan->out : plan->in, 0.0f, y + first,
               plan->out);
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
+                             wm_error_t *err) {
   (void)err;
 #pragma omp parallel
   {
@@ -64,7 +70,7 @@ wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_
     omp_set_num_threads(1); /* for a team of one, which is no parallel region to OpenBLAS */
 #pragma omp for schedule(static)
     for (int first = 0; first < plan->out; first += PANEL)
-      run_panel(plan, x, first, y);
+      run_panel(plan, x, weight, first, y);
     omp_set_num_threads(threads);
   }
   return WM_OK;

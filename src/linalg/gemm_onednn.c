@@ -1,13 +1,16 @@
 /* Matrix products by oneDNN (2.x and 3.x: the C interface of the matmul primitive changed).
  *
- * Weights stored [out, in] go through a matmul primitive. Weights stored [in, out] go through
- * dnnl_sgemm: the primitive's kernel reads such weights in place and, for widths that are no power
- * of two but a multiple of a page (3072 of GPT-2), loses half its speed to cache-set conflicts,
- * while sgemm copies them into its own panels. Both compute a row of the result from that row of X
- * alone in an order that the shape decides (tested bit for bit) where the CPU has AVX-512.
+ * Bfloat16 products and float32 ones with weights stored [out, in] go through a matmul primitive.
+ * Float32 weights stored [in, out] go through dnnl_sgemm: the primitive's kernel reads such weights
+ * in place and, for widths that are no power of two but a multiple of a page (3072 of GPT-2), loses
+ * half its speed to cache-set conflicts, while sgemm copies them into its own panels. Both compute
+ * a row of the result from that row of X alone in an order that the shape decides (tested bit for
+ * bit).
  *
- * On other CPUs that is so only for heights of a multiple of NARROW_ROWS and up to two threads:
- * more of them each multiply a part by themselves.
+ * Not so the float32 kernels for CPUs without AVX-512: they take rows by sixes, sum the last two of
+ * a share in another order, and cut rows into shares by the number of threads. There threads take
+ * columns instead, each by a serial product, and tiles are multiples of 48 rows, of whose shares no
+ * two rows are left over.
  *
  * Every plan has its own engine and stream: on a CPU an engine holds no resources, oneDNN's cache
  * of compiled primitives is shared between them, and so no global object is needed.
@@ -17,7 +20,9 @@
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/gemm.h"
 #include "wanamaker/linalg/gemm_backend.h"
+#include "wanamaker/par/comm.h"
 
+#include <assert.h>
 #include <dnnl.h>
 #include <omp.h>
 #include <stdbool.h>
@@ -29,14 +34,20 @@ typedef dnnl_memory_desc_t memory_desc_t; /* already a pointer */
 typedef dnnl_memory_desc_t *memory_desc_t;
 #endif
 
-enum { NARROW_ROWS = 48, WIDE_ROWS = 16 };
+static bool has_avx512(void) {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
+int64_t wm_gemm_row_block(void) {
+  return has_avx512() ? 16 : 48;
+}
 
 struct wm_gemm_plan {
   int64_t rows, in, out;
-  const float *weight; /* borrowed */
+  wm_dtype_t operands;
   wm_weight_layout_t layout;
-  bool wide; /* the CPU has AVX-512 */
-  /* only if wide and weights stored [out, in]: */
+  bool by_columns; /* threads take columns */
+  /* NULL where dnnl_sgemm does it: */
   dnnl_engine_t engine;
   dnnl_stream_t stream;
   dnnl_primitive_t primitive;
@@ -71,24 +82,15 @@ static const char *dnnl_status_name(dnnl_status_t s) {
     }                                                                                              \
   } while (0)
 
-static bool has_avx512(void) {
-  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
-}
-
-int64_t wm_gemm_row_block(void) {
-  return has_avx512() ? WIDE_ROWS : NARROW_ROWS;
-}
-
-/* A float32 matrix [rows, cols]; `tag` is dnnl_ab (row-major) or dnnl_ba (column-major). */
-static dnnl_status_t describe(memory_desc_t *out, int64_t rows, int64_t cols,
+/* A matrix [rows, cols]; `tag` is dnnl_ab (row-major) or dnnl_ba (column-major). */
+static dnnl_status_t describe(memory_desc_t *out, int64_t rows, int64_t cols, dnnl_data_type_t type,
                               dnnl_format_tag_t tag) {
   dnnl_dims_t dims = {rows, cols};
 #if DNNL_VERSION_MAJOR >= 3
-  return dnnl_memory_desc_create_with_tag(out, 2, dims, dnnl_f32, tag);
+  return dnnl_memory_desc_create_with_tag(out, 2, dims, type, tag);
 #else
   *out = malloc(sizeof **out);
-  return *out == NULL ? dnnl_out_of_memory
-                      : dnnl_memory_desc_init_by_tag(*out, 2, dims, dnnl_f32, tag);
+  return *out == NULL ? dnnl_out_of_memory : dnnl_memory_desc_init_by_tag(*out, 2, dims, type, tag);
 #endif
 }
 
@@ -116,16 +118,17 @@ static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, dnnl_engine_t 
 static wm_status_t create_matmul(wm_gemm_plan_t *p, wm_error_t *err) {
   wm_status_t status = WM_OK;
   memory_desc_t x = NULL, w = NULL, y = NULL;
+  const dnnl_data_type_t type = p->operands == WM_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
   dnnl_primitive_desc_t desc = NULL;
   DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
   DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
-  DNNL_TRY(describe(&x, p->rows, p->in, dnnl_ab));
-  DNNL_TRY(describe(&w, p->in, p->out, dnnl_ba));
-  DNNL_TRY(describe(&y, p->rows, p->out, dnnl_ab));
+  DNNL_TRY(describe(&x, p->rows, p->in, type, dnnl_ab));
+  DNNL_TRY(describe(&w, p->in, p->out, type, p->layout == WM_WEIGHT_IN_OUT ? dnnl_ab : dnnl_ba));
+  DNNL_TRY(describe(&y, p->rows, p->out, dnnl_f32, dnnl_ab));
   DNNL_TRY(describe_product(&desc, p->engine, x, w, y));
   DNNL_TRY(dnnl_primitive_create(&p->primitive, desc));
   DNNL_TRY(dnnl_memory_create(&p->x, x, p->engine, DNNL_MEMORY_NONE));
-  DNNL_TRY(dnnl_memory_create(&p->w, w, p->engine, (void *)p->weight)); /* read only */
+  DNNL_TRY(dnnl_memory_create(&p->w, w, p->engine, DNNL_MEMORY_NONE));
   DNNL_TRY(dnnl_memory_create(&p->y, y, p->engine, DNNL_MEMORY_NONE));
 cleanup:
   if (desc != NULL)
@@ -137,7 +140,8 @@ cleanup:
 }
 
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                const float *weight, wm_weight_layout_t layout, wm_error_t *err) {
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err) {
+  assert(operands == WM_DTYPE_F32 || operands == WM_DTYPE_BF16);
   *out = NULL;
   void *memory;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_gemm_plan_t), "a matrix product", err);
@@ -147,10 +151,10 @@ wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, 
   p->rows = rows;
   p->in = in;
   p->out = out_width;
-  p->weight = weight;
+  p->operands = operands;
   p->layout = layout;
-  p->wide = has_avx512();
-  if (p->wide && layout == WM_WEIGHT_OUT_IN)
+  p->by_columns = operands == WM_DTYPE_F32 && !has_avx512();
+  if (!p->by_columns && (layout == WM_WEIGHT_OUT_IN || operands == WM_DTYPE_BF16))
     status = create_matmul(p, err);
   if (status != WM_OK) {
     wm_gemm_plan_free(p);
@@ -176,42 +180,49 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
-/* Each thread multiplies a part of the columns. */
-static wm_status_t run_narrow(const wm_gemm_plan_t *p, const float *x, float *y, wm_error_t *err) {
-  const bool in_out = p->layout == WM_WEIGHT_IN_OUT;
-  const int64_t threads = omp_get_max_threads();
-  const int64_t panel = (p->out / threads + 16) / 16 * 16; /* whole cache lines */
-  wm_status_t status = WM_OK;
-  if (threads <= 2) {
-    DNNL_TRY(dnnl_sgemm('N', in_out ? 'N' : 'T', p->rows, p->out, p->in, 1, x, p->in, p->weight,
-                        in_out ? p->out : p->in, 0, y, p->out));
-    return WM_OK;
-  }
-#pragma omp parallel for schedule(static)
-  for (int64_t first = 0; first < p->out; first += panel) {
-    int64_t columns = p->out - first < panel ? p->out - first : panel;
-    wm_error_t own = {0};
-    if (wm_sgemm_serial('N', in_out ? 'N' : 'T', p->rows, columns, p->in, 1, x, p->in,
-                        p->weight + first * (in_out ? 1 : p->in), in_out ? p->out : p->in, 0,
-                        y + first, p->out, &own) != WM_OK) {
-#pragma omp critical
-      status = wm_fail(err, own.status, "%s", own.message);
-    }
-  }
-cleanup:
-  return status;
+/* Columns first .. first + cols - 1 of Y, on the calling thread if it is one of a team. */
+static dnnl_status_t run_columns(const wm_gemm_plan_t *p, const float *x, const float *weight,
+                                 int64_t first, int64_t cols, float *y) {
+  bool in_out = p->layout == WM_WEIGHT_IN_OUT;
+  return dnnl_sgemm('N', in_out ? 'N' : 'T', p->rows, cols, p->in, 1.0f, x, p->in,
+                    weight + (in_out ? first : first * p->in), in_out ? p->out : p->in, 0.0f,
+                    y + first, p->out);
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err) {
+/* Each thread takes a share of the columns, whole cache lines of them. */
+static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, const float *weight,
+                                    float *y) {
+  enum { LINE = 16 };
+  int result = dnnl_success;
+#pragma omp parallel reduction(max : result)
+  {
+    int threads = omp_get_max_threads();
+    int64_t first, length;
+    wm_partition((p->out + LINE - 1) / LINE, omp_get_num_threads(), omp_get_thread_num(), &first,
+                 &length);
+    int64_t begin = first * LINE, end = (first + length) * LINE;
+    end = end < p->out ? end : p->out;
+    omp_set_num_threads(1); /* for a team of one, which is no parallel region to oneDNN */
+    result =
+        end > begin ? (int)run_columns(p, x, weight, begin, end - begin, y) : (int)dnnl_success;
+    omp_set_num_threads(threads);
+  }
+  return (dnnl_status_t)result;
+}
+
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
+                             wm_error_t *err) {
   wm_status_t status = WM_OK;
-  if (!plan->wide)
-    return run_narrow(plan, x, y, err);
-  if (plan->layout == WM_WEIGHT_IN_OUT) {
-    DNNL_TRY(dnnl_sgemm('N', 'N', plan->rows, plan->out, plan->in, 1.0f, x, plan->in, plan->weight,
-                        plan->out, 0.0f, y, plan->out));
+  if (plan->by_columns) {
+    DNNL_TRY(run_by_columns(plan, x, weight, y));
     return WM_OK;
   }
-  DNNL_TRY(dnnl_memory_set_data_handle(plan->x, (void *)x));
+  if (plan->primitive == NULL) {
+    DNNL_TRY(run_columns(plan, x, weight, 0, plan->out, y));
+    return WM_OK;
+  }
+  DNNL_TRY(dnnl_memory_set_data_handle(plan->x, (void *)x));      /* read only, */
+  DNNL_TRY(dnnl_memory_set_data_handle(plan->w, (void *)weight)); /* like this */
   DNNL_TRY(dnnl_memory_set_data_handle(plan->y, y));
   const dnnl_exec_arg_t args[] = {
       {DNNL_ARG_SRC, plan->x}, {DNNL_ARG_WEIGHTS, plan->w}, {DNNL_ARG_DST, plan->y}};

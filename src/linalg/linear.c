@@ -1,48 +1,118 @@
 /* Dense layers in tiles of fixed height (gemm.h), on top of one of the backends. */
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/activation.h"
 #include "wanamaker/linalg/gemm.h"
 #include "wanamaker/linalg/gemm_backend.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <string.h>
 
 struct wm_linear {
-  int64_t in, out, tile; /* tile: rows of one product, see wm_gemm_row_block */
+  int64_t in, out, tile; /* tile: rows of one product, a multiple of wm_gemm_row_block() */
+  wm_weight_t weight;    /* borrowed data */
   const float *bias;     /* borrowed, or NULL */
   wm_activation_t act;
+  wm_compute_t compute;
+  wm_gemm_scratch_t *scratch; /* borrowed; NULL: nothing is converted */
   wm_gemm_plan_t *plan;
   float *x_tail, *y_tail; /* [tile, in], [tile, out]: a last tile, padded; made when first needed */
 };
 
-int64_t wm_gemm_tile_rows(int64_t tile_rows) {
+int64_t wm_gemm_tile_rows(int64_t rows) {
   int64_t block = wm_gemm_row_block();
-  return (tile_rows + block - 1) / block * block;
+  return (rows + block - 1) / block * block;
 }
 
-wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
-                             wm_weight_layout_t layout, const float *bias, wm_activation_t act,
-                             int64_t tile_rows, wm_error_t *err) {
-  assert(in > 0 && out_width > 0 && tile_rows > 0 && weight != NULL);
+/* Is the float32 copy of the weights made when the layer is applied? */
+static bool converts_weight(const wm_linear_t *l) {
+  return l->compute == WM_COMPUTE_BF16_EMULATED ||
+         (l->compute == WM_COMPUTE_F32 && l->weight.dtype != WM_DTYPE_F32);
+}
+
+static wm_status_t reserve(void **buffer, int64_t *elements, int64_t needed, const char *what,
+                           wm_error_t *err) {
+  if (needed <= *elements)
+    return WM_OK;
+  free(*buffer);
+  *elements = 0;
+  wm_status_t status = wm_alloc(buffer, needed, sizeof(float), what, err);
+  if (status == WM_OK)
+    *elements = needed;
+  return status;
+}
+
+static wm_status_t reserve_scratch(wm_linear_t *l, wm_error_t *err) {
+  wm_gemm_scratch_t *s = l->scratch;
+  wm_status_t status = WM_OK;
+  void *weight = s->weight;
+  if (converts_weight(l))
+    status = reserve(&weight, &s->weight_elements, l->in * l->out,
+                     "a float32 copy of a layer's weights", err);
+  s->weight = weight;
+  if (status == WM_OK && l->compute != WM_COMPUTE_F32)
+    status = reserve(&s->rows, &s->row_elements, l->tile * l->in, "rounded rows", err);
+  return status;
+}
+
+void wm_gemm_scratch_destroy(wm_gemm_scratch_t *scratch) {
+  free(scratch->weight);
+  free(scratch->rows);
+  *scratch = (wm_gemm_scratch_t){0};
+}
+
+int64_t wm_gemm_scratch_bytes(const wm_gemm_scratch_t *scratch) {
+  return (scratch->weight_elements + scratch->row_elements) * (int64_t)sizeof(float);
+}
+
+static wm_status_t prepare(wm_linear_t *l, wm_error_t *err) {
+  wm_dtype_t operands = l->compute == WM_COMPUTE_BF16 ? WM_DTYPE_BF16 : WM_DTYPE_F32;
+  wm_status_t status = l->scratch != NULL ? reserve_scratch(l, err) : WM_OK;
+  if (status == WM_OK)
+    status = wm_gemm_plan_create(&l->plan, l->tile, l->in, l->out, operands, l->weight.layout, err);
+  if (status != WM_OK)
+    wm_error_prefix(err, "a dense layer of %lld inputs and %lld outputs", (long long)l->in,
+                    (long long)l->out);
+  return status;
+}
+
+wm_status_t wm_linear_create_typed(wm_linear_t **out, int64_t in, int64_t out_width,
+                                   const wm_weight_t *weight, const float *bias,
+                                   wm_activation_t act, int64_t tile_rows, wm_compute_t compute,
+                                   wm_gemm_scratch_t *scratch, wm_error_t *err) {
+  assert(in > 0 && out_width > 0 && tile_rows > 0 && weight->data != NULL);
+  assert(compute == WM_COMPUTE_F32 || weight->dtype == WM_DTYPE_BF16);
   *out = NULL;
   void *memory;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_linear_t), "a dense layer", err);
   if (status != WM_OK)
     return status;
   wm_linear_t *l = memory;
-  l->in = in;
-  l->out = out_width;
-  l->tile = wm_gemm_tile_rows(tile_rows);
-  l->bias = bias;
-  l->act = act;
-  status = wm_gemm_plan_create(&l->plan, l->tile, in, out_width, weight, layout, err);
+  *l = (wm_linear_t){.in = in,
+                     .out = out_width,
+                     .tile = wm_gemm_tile_rows(tile_rows),
+                     .weight = *weight,
+                     .bias = bias,
+                     .act = act,
+                     .compute = compute,
+                     .scratch = scratch};
+  assert(scratch != NULL || (compute == WM_COMPUTE_F32 && weight->dtype == WM_DTYPE_F32));
+  status = prepare(l, err);
   if (status != WM_OK) {
     wm_linear_free(l);
-    return wm_error_prefix(err, "a dense layer of %lld inputs and %lld outputs", (long long)in,
-                           (long long)out_width);
+    return status;
   }
   *out = l;
   return WM_OK;
+}
+
+wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
+                             wm_weight_layout_t layout, const float *bias, wm_activation_t act,
+                             int64_t tile_rows, wm_error_t *err) {
+  const wm_weight_t plain = {WM_DTYPE_F32, layout, weight};
+  return wm_linear_create_typed(out, in, out_width, &plain, bias, act, tile_rows, WM_COMPUTE_F32,
+                                NULL, err);
 }
 
 void wm_linear_free(wm_linear_t *linear) {
@@ -75,15 +145,28 @@ static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
   return WM_OK;
 }
 
+/* Y of one whole tile; `weight` as the product reads it. */
+static wm_status_t run_tile(wm_linear_t *l, const float *x, const void *weight, float *y,
+                            wm_error_t *err) {
+  const void *operand = x;
+  if (l->compute == WM_COMPUTE_BF16)
+    wm_to_bf16(WM_DTYPE_F32, x, l->tile * l->in, l->scratch->rows);
+  else if (l->compute == WM_COMPUTE_BF16_EMULATED)
+    wm_round_to_bf16(x, l->tile * l->in, l->scratch->rows);
+  if (l->compute != WM_COMPUTE_F32)
+    operand = l->scratch->rows;
+  return wm_gemm_plan_run(l->plan, operand, weight, y, err);
+}
+
 /* The last `rows` < tile rows, padded with zeros to a full tile. */
-static wm_status_t apply_tail(wm_linear_t *l, const float *x, int64_t rows, float *y,
-                              wm_error_t *err) {
+static wm_status_t run_tail(wm_linear_t *l, const float *x, const void *weight, int64_t rows,
+                            float *y, wm_error_t *err) {
   wm_status_t status = reserve_tail(l, err);
   if (status != WM_OK)
     return status;
   memcpy(l->x_tail, x, (size_t)(rows * l->in) * sizeof *x);
   memset(l->x_tail + rows * l->in, 0, (size_t)((l->tile - rows) * l->in) * sizeof *x);
-  status = wm_gemm_plan_run(l->plan, l->x_tail, l->y_tail, err);
+  status = run_tile(l, l->x_tail, weight, l->y_tail, err);
   if (status == WM_OK)
     memcpy(y, l->y_tail, (size_t)(rows * l->out) * sizeof *y);
   return status;
@@ -92,12 +175,17 @@ static wm_status_t apply_tail(wm_linear_t *l, const float *x, int64_t rows, floa
 wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, float *y,
                             wm_error_t *err) {
   assert(rows >= 0);
+  const void *weight = linear->weight.data;
+  if (rows > 0 && converts_weight(linear)) {
+    wm_to_f32(linear->weight.dtype, weight, linear->in * linear->out, linear->scratch->weight);
+    weight = linear->scratch->weight;
+  }
   for (int64_t first = 0; first < rows; first += linear->tile) {
     int64_t count = rows - first < linear->tile ? rows - first : linear->tile;
     const float *xt = x + first * linear->in;
     float *yt = y + first * linear->out;
-    wm_status_t status = count == linear->tile ? wm_gemm_plan_run(linear->plan, xt, yt, err)
-                                               : apply_tail(linear, xt, count, yt, err);
+    wm_status_t status = count == linear->tile ? run_tile(linear, xt, weight, yt, err)
+                                               : run_tail(linear, xt, weight, count, yt, err);
     if (status != WM_OK)
       return status;
     wm_bias_activation(linear->bias, linear->act, count, linear->out, yt);

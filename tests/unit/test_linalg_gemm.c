@@ -1,6 +1,8 @@
 /* Dense layers and small products against plain loops, and the promise that a row's bits depend on
  * that row alone. */
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/rng.h"
+#include "wanamaker/linalg/cpu.h"
 #include "wanamaker/linalg/gemm.h"
 
 #include <setjmp.h>
@@ -101,13 +103,196 @@ static void test_every_activation(void **state) {
       compare(70, 48, 33, WM_WEIGHT_IN_OUT, true, (wm_activation_t)act);
 }
 
-/* One row at each place of a tile, among equal and among other rows, gives the same bits. */
-static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t tile) {
-  int64_t rows = 2 * tile + 3;
-  float *w = random_array(in * out, 2), *bias = random_array(out, 3), *row = random_array(in, 6);
+/* --- products in bfloat16 and with converted weights --------------------------------------------
+ */
+
+/* A layer of any kind on weights that are exact in `dtype`, and what it owns. */
+typedef struct {
+  int64_t in, out;
+  wm_weight_layout_t layout;
+  float *weight; /* float32 values of the stored ones */
+  void *stored;
+  float *bias;
+  wm_gemm_scratch_t scratch;
+  wm_linear_t *layer;
+} typed_t;
+
+/* In place: the layer keeps the address of its scratch memory. */
+static void typed_make(typed_t *t, int64_t in, int64_t out, wm_weight_layout_t layout,
+                       wm_dtype_t dtype, wm_compute_t compute, int64_t tile) {
+  *t = (typed_t){.in = in, .out = out, .layout = layout};
+  t->weight = random_array(in * out, 2);
+  t->bias = random_array(out, 3);
+  t->stored = malloc((size_t)(in * out) * sizeof(float));
+  assert_non_null(t->stored);
+  if (dtype == WM_DTYPE_BF16)
+    wm_to_bf16(WM_DTYPE_F32, t->weight, in * out, t->stored);
+  else if (dtype == WM_DTYPE_F16)
+    for (int64_t i = 0; i < in * out; i++) /* normal numbers of 1 to 2, either sign */
+      ((uint16_t *)t->stored)[i] = (uint16_t)(0x3c00u | (i * 2654435761u >> 7 & 0x83ffu));
+  else
+    memcpy(t->stored, t->weight, (size_t)(in * out) * sizeof(float));
+  wm_to_f32(dtype, t->stored, in * out, t->weight);
+  const wm_weight_t w = {dtype, layout, t->stored};
+  wm_error_t err = {0};
+  if (wm_linear_create_typed(&t->layer, in, out, &w, t->bias, WM_ACT_GELU, tile, compute,
+                             &t->scratch, &err) != WM_OK)
+    fail_msg("%s", err.message);
+}
+
+static void typed_free(typed_t *t) {
+  wm_linear_free(t->layer);
+  wm_gemm_scratch_destroy(&t->scratch);
+  free(t->weight);
+  free(t->stored);
+  free(t->bias);
+}
+
+/* Against float64 sums of the operands that the type of product says: for bfloat16 both are rounded
+ * once, and the products of two are exact in float32, so that row_bound's derivation holds. */
+static void compare_typed(int64_t rows, int64_t in, int64_t out, wm_weight_layout_t layout,
+                          wm_dtype_t dtype, wm_compute_t compute) {
+  typed_t t;
+  typed_make(&t, in, out, layout, dtype, compute, 64);
   float *x = random_array(rows * in, 1), *y = random_array(rows * out, 4);
-  float *first = random_array(out, 5);
-  wm_linear_t *layer = make_layer(in, out, w, layout, bias, WM_ACT_GELU, tile);
+  float *expected = random_array(rows * out, 5);
+  apply(t.layer, x, rows, y);
+  if (compute != WM_COMPUTE_F32)
+    wm_round_to_bf16(x, rows * in, x);
+  wm_linear_apply_reference(x, rows, in, out, t.weight, layout, t.bias, WM_ACT_GELU, expected);
+  bool plain = layout == WM_WEIGHT_IN_OUT;
+  for (int64_t r = 0; r < rows; r++)
+    for (int64_t o = 0; o < out; o++) {
+      double bound = row_bound(x + r * in, t.weight + (plain ? o : o * in), in, plain ? out : 1,
+                               (double)t.bias[o]);
+      double difference = fabs((double)y[r * out + o] - (double)expected[r * out + o]);
+      if (!(difference <= bound))
+        fail_msg("%s, rows %d in %d out %d layout %d: [%d, %d] differs by %g, bound %g",
+                 wm_compute_name(compute), (int)rows, (int)in, (int)out, (int)layout, (int)r,
+                 (int)o, difference, bound);
+    }
+  free(x), free(y), free(expected);
+  typed_free(&t);
+}
+
+static bool machine_has_bf16(void) {
+  wm_error_t err = {0};
+  return wm_compute_check(WM_COMPUTE_BF16, &err) == WM_OK;
+}
+
+static void test_typed_products(void **state) {
+  (void)state;
+  const int64_t shapes[][3] = {{1, 1, 1}, {5, 3, 7}, {64, 17, 33}, {65, 48, 5}, {200, 65, 100}};
+  for (int s = 0; s < 5; s++)
+    for (int layout = 0; layout < 2; layout++) {
+      const int64_t *n = shapes[s];
+      wm_weight_layout_t l = (wm_weight_layout_t)layout;
+      compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_BF16_EMULATED);
+      compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_F32);
+      compare_typed(n[0], n[1], n[2], l, WM_DTYPE_F16, WM_COMPUTE_F32);
+      compare_typed(n[0], n[1], n[2], l, WM_DTYPE_F32, WM_COMPUTE_F32);
+      if (machine_has_bf16())
+        compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_BF16);
+    }
+  if (!machine_has_bf16())
+    print_message("not tested on this machine: products by bf16 instructions\n");
+}
+
+/* Rounding must matter beyond the bound of the test above, or that could not tell the types apart.
+ * 1 + 2^-8 lies half-way between two bfloat16 numbers and goes to the even one, 1. */
+static void test_operands_are_rounded(void **state) {
+  (void)state;
+  enum { IN = 32 };
+  float x[IN], y[1];
+  for (int i = 0; i < IN; i++)
+    x[i] = i % 2 ? 1 + 0x1p-8f : 1 + 0x1.8p-7f; /* to 1 and to 1 + 2^-6 */
+  for (int emulated = 0; emulated < 2; emulated++) {
+    if (!emulated && !machine_has_bf16())
+      continue;
+    uint16_t w[IN];
+    for (int i = 0; i < IN; i++)
+      w[i] = 0x3f80; /* 1 */
+    const wm_weight_t weight = {WM_DTYPE_BF16, WM_WEIGHT_OUT_IN, w};
+    wm_gemm_scratch_t scratch = {0};
+    wm_error_t err = {0};
+    wm_linear_t *layer;
+    assert_int_equal(wm_linear_create_typed(&layer, IN, 1, &weight, NULL, WM_ACT_NONE, 16,
+                                            emulated ? WM_COMPUTE_BF16_EMULATED : WM_COMPUTE_BF16,
+                                            &scratch, &err),
+                     WM_OK);
+    apply(layer, x, 1, y);
+    assert_true(y[0] == IN + IN / 2 * 0x1p-6f);
+    wm_linear_free(layer);
+    wm_gemm_scratch_destroy(&scratch);
+  }
+}
+
+/* Layers that share scratch memory leave each other's results alone, whatever their sizes. */
+static void test_scratch_is_shared(void **state) {
+  (void)state;
+  enum { ROWS = 50 };
+  typed_t small, large;
+  typed_make(&small, 17, 9, WM_WEIGHT_OUT_IN, WM_DTYPE_BF16, WM_COMPUTE_BF16_EMULATED, 64);
+  typed_make(&large, 80, 70, WM_WEIGHT_IN_OUT, WM_DTYPE_BF16, WM_COMPUTE_BF16_EMULATED, 64);
+  float *x = random_array(ROWS * 80, 1), *y = random_array(ROWS * 70, 4);
+  float *alone = random_array(ROWS * 70, 5);
+  apply(large.layer, x, ROWS, alone);
+  const wm_weight_t w = {WM_DTYPE_BF16, WM_WEIGHT_OUT_IN, small.stored};
+  wm_error_t err = {0};
+  wm_linear_t *first, *second;
+  wm_gemm_scratch_t scratch = {0};
+  assert_int_equal(WM_OK, wm_linear_create_typed(&first, 17, 9, &w, NULL, WM_ACT_NONE, 64,
+                                                 WM_COMPUTE_BF16_EMULATED, &scratch, &err));
+  const wm_weight_t v = {WM_DTYPE_BF16, WM_WEIGHT_IN_OUT, large.stored};
+  assert_int_equal(WM_OK, wm_linear_create_typed(&second, 80, 70, &v, large.bias, WM_ACT_GELU, 64,
+                                                 WM_COMPUTE_BF16_EMULATED, &scratch, &err));
+  assert_int_equal(wm_gemm_scratch_bytes(&scratch),
+                   (80 * 70 + wm_linear_tile_rows(second) * 80) * (int64_t)sizeof(float));
+  apply(first, x, ROWS, y);
+  apply(second, x, ROWS, y);
+  assert_memory_equal(y, alone, ROWS * 70 * sizeof *y);
+  wm_linear_free(first);
+  wm_linear_free(second);
+  wm_gemm_scratch_destroy(&scratch);
+  typed_free(&small);
+  typed_free(&large);
+  free(x), free(y), free(alone);
+}
+
+static void test_refusal_names_what_is_missing(void **state) {
+  (void)state;
+  wm_error_t err = {0};
+  assert_int_equal(wm_compute_check(WM_COMPUTE_F32, &err), WM_OK);
+  assert_int_equal(wm_compute_check(WM_COMPUTE_BF16_EMULATED, &err), WM_OK);
+  if (machine_has_bf16())
+    return;
+  assert_int_equal(wm_compute_check(WM_COMPUTE_BF16, &err), WM_ENVIRONMENT);
+  assert_non_null(strstr(err.message, "bf16"));
+  assert_non_null(strstr(err.message, wm_cpu_features()));
+  assert_non_null(strstr(err.message, wm_gemm_backend()));
+  assert_non_null(strstr(err.message, "bf16_emulated"));
+}
+
+static void test_compute_names(void **state) {
+  (void)state;
+  wm_compute_t c = WM_COMPUTE_F32;
+  for (int i = 0; i < 3; i++) {
+    assert_true(wm_compute_parse(wm_compute_name((wm_compute_t)i), &c));
+    assert_int_equal((int)c, i);
+  }
+  assert_false(wm_compute_parse("float32", &c));
+}
+
+/* One row at each place of a tile, among equal and among other rows, gives the same bits. */
+static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t tile,
+                         wm_compute_t compute) {
+  int64_t rows = 2 * tile + 3;
+  float *row = random_array(in, 6), *first = random_array(out, 5);
+  float *x = random_array(rows * in, 1), *y = random_array(rows * out, 4);
+  typed_t t;
+  typed_make(&t, in, out, layout, compute == WM_COMPUTE_F32 ? WM_DTYPE_F32 : WM_DTYPE_BF16, compute,
+             tile);
+  wm_linear_t *layer = t.layer;
   apply(layer, row, 1, first);
   for (int64_t r = 0; r < rows; r++)
     memcpy(x + r * in, row, (size_t)in * sizeof *x);
@@ -121,13 +306,8 @@ static void check_places(int64_t in, int64_t out, wm_weight_layout_t layout, int
     apply(layer, x, rows, y);
     assert_memory_equal(first, y + r * out, (size_t)out * sizeof *y);
   }
-  wm_linear_free(layer);
-  free(w);
-  free(bias);
-  free(row);
-  free(x);
-  free(y);
-  free(first);
+  typed_free(&t);
+  free(row), free(x), free(y), free(first);
 }
 
 static void test_rows_are_independent(void **state) {
@@ -140,9 +320,17 @@ static void test_rows_are_independent(void **state) {
     for (int s = 0; s < 7; s++)
       for (int t = 0; t < 4; t++)
         for (int layout = 0; layout < 2; layout++)
-          check_places(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, tiles[t]);
-    check_places(384, 1536, WM_WEIGHT_IN_OUT, 512);
-    check_places(384, 1536, WM_WEIGHT_OUT_IN, 512);
+          check_places(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, tiles[t],
+                       WM_COMPUTE_F32);
+    for (int layout = 0; layout < 2; layout++) {
+      wm_weight_layout_t l = (wm_weight_layout_t)layout;
+      check_places(384, 1536, l, 512, WM_COMPUTE_F32);
+      check_places(256, 96, l, 100, WM_COMPUTE_BF16_EMULATED);
+      if (machine_has_bf16()) {
+        check_places(65, 100, l, 100, WM_COMPUTE_BF16);
+        check_places(384, 1536, l, 512, WM_COMPUTE_BF16);
+      }
+    }
   }
   omp_set_num_threads(1);
 }
@@ -266,6 +454,11 @@ int main(void) {
       cmocka_unit_test(test_sgemm_serial_starts_no_threads),
       cmocka_unit_test(test_linear_against_reference),
       cmocka_unit_test(test_every_activation),
+      cmocka_unit_test(test_typed_products),
+      cmocka_unit_test(test_operands_are_rounded),
+      cmocka_unit_test(test_scratch_is_shared),
+      cmocka_unit_test(test_refusal_names_what_is_missing),
+      cmocka_unit_test(test_compute_names),
       cmocka_unit_test(test_rows_are_independent),
       cmocka_unit_test(test_nan_stays_in_its_row),
       cmocka_unit_test(test_sgemm_serial),

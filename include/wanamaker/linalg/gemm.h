@@ -1,4 +1,4 @@
-/* Matrix products of the network, float32.
+/* Matrix products of the network, float32 or bfloat16 with float32 sums.
  *
  * A wm_linear_t is one dense layer, Y = act(X W + b), with X: [N, in], W: [in, out] and
  * Y: [N, out], all row-major. Weights may be stored either way round (below). Products run in
@@ -6,12 +6,20 @@
  * shape of the product, and with it the order of its sums, never depends on how many rows are at
  * hand. The backend is oneDNN, or CBLAS when built so (WM_GEMM=cblas); both give the same
  * interface and are tested against wm_linear_apply_reference.
+ *
+ * Products in bfloat16 have both operands rounded to it (nearest even) and float32 sums; bias,
+ * activation and Y stay float32. "bf16" is done by the CPU's own instructions (which read bfloat16
+ * numbers below 2^-126 as zero), "bf16_emulated" by float32 products of the rounded operands: the
+ * same numbers but for the order and rounding of the sums, on any CPU, in half of float32's memory
+ * for the weights, and without the speed.
  */
 #ifndef WANAMAKER_LINALG_GEMM_H
 #define WANAMAKER_LINALG_GEMM_H
 
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* How the weights lie in memory. */
@@ -39,11 +47,41 @@ typedef enum {
   WM_ACT_COUNT
 } wm_activation_t;
 
-/* The height of a tile is a multiple of this many rows, which depends on backend and CPU: kernels
- * sum the rows left over from their register blocks in another order than the rest. */
+/* The height of a tile is a multiple of this, so that the kernels' blocks of rows are full: rows
+ * left over would be summed in another order than the rest. It follows from backend and CPU. */
 int64_t wm_gemm_row_block(void);
-/* tile_rows raised to such a multiple. */
-int64_t wm_gemm_tile_rows(int64_t tile_rows);
+/* `rows`, rounded up to it. */
+int64_t wm_gemm_tile_rows(int64_t rows);
+
+typedef enum { WM_COMPUTE_F32, WM_COMPUTE_BF16, WM_COMPUTE_BF16_EMULATED } wm_compute_t;
+
+/* "f32", "bf16", "bf16_emulated" */
+const char *wm_compute_name(wm_compute_t compute);
+/* Unknown: false. */
+bool wm_compute_parse(const char *name, wm_compute_t *out);
+
+/* WM_OK if this process can do such products, found out by making one. WM_ENVIRONMENT if the CPU or
+ * the backend lacks them; the message says what is missing and what can be done instead. */
+wm_status_t wm_compute_check(wm_compute_t compute, wm_error_t *err);
+
+/* Weights as they lie in memory. */
+typedef struct {
+  wm_dtype_t dtype; /* F32, F16 or BF16 */
+  wm_weight_layout_t layout;
+  const void *data; /* borrowed, aligned to its type */
+} wm_weight_t;
+
+/* Room for operands that must be converted for a product, shared by the layers of one caller: the
+ * largest matrix that is not stored as it is multiplied, and a tile of rows. Zeroed: empty. */
+typedef struct {
+  float *weight;
+  void *rows;
+  int64_t weight_elements, row_elements;
+} wm_gemm_scratch_t;
+/* Harmless on a zeroed object. */
+void wm_gemm_scratch_destroy(wm_gemm_scratch_t *scratch);
+/* Bytes that it takes. */
+int64_t wm_gemm_scratch_bytes(const wm_gemm_scratch_t *scratch);
 
 typedef struct wm_linear wm_linear_t;
 
@@ -53,6 +91,14 @@ typedef struct wm_linear wm_linear_t;
 wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
                              wm_weight_layout_t layout, const float *bias, wm_activation_t act,
                              int64_t tile_rows, wm_error_t *err);
+/* The same for weights of any type and products of any type. Bfloat16 products take BF16 weights;
+ * float32 products take F32 weights as they are, others converted, a matrix at a time, whenever the
+ * layer is applied. `scratch` (borrowed; it must outlive the object) grows to what the layer needs;
+ * layers that share one are applied one at a time. */
+wm_status_t wm_linear_create_typed(wm_linear_t **out, int64_t in, int64_t out_width,
+                                   const wm_weight_t *weight, const float *bias,
+                                   wm_activation_t act, int64_t tile_rows, wm_compute_t compute,
+                                   wm_gemm_scratch_t *scratch, wm_error_t *err);
 void wm_linear_free(wm_linear_t *linear);
 
 /* Rows of a tile: tile_rows, rounded up to what the backend needs. A caller that passes whole tiles

@@ -3,6 +3,7 @@
 #ifndef WANAMAKER_LINALG_GEMM_BACKEND_H
 #define WANAMAKER_LINALG_GEMM_BACKEND_H
 
+#include "wanamaker/base/dtype.h"
 #include "wanamaker/base/status.h"
 #include "wanamaker/linalg/gemm.h"
 
@@ -11,14 +12,16 @@
 /* One product of fixed shape: Y[rows, out] = X[rows, in] W, W as in wm_linear_create. */
 typedef struct wm_gemm_plan wm_gemm_plan_t;
 
-/* `weight` is borrowed. On failure *out is NULL. Not collective. */
+/* `operands` is the type of X and W: F32, or BF16, which a backend or CPU may lack: then
+ * WM_ENVIRONMENT. Y is float32. On failure *out is NULL. Not collective. */
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                const float *weight, wm_weight_layout_t layout, wm_error_t *err);
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err);
 /* NULL is allowed. */
 void wm_gemm_plan_free(wm_gemm_plan_t *plan);
 
 /* With all threads of the process; one caller at a time per plan. Row r of Y depends, bit for bit,
  * on row r of X alone (and on the number of threads). */
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const float *x, float *y, wm_error_t *err);
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
+                             wm_error_t *err);
 
 #endif
