@@ -23,10 +23,6 @@ struct wm_gemm_plan {
 
 enum { PANEL = 256 };
 
-int64_t wm_gemm_row_block(void) {
-  return 16;
-}
-
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
                                 wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err) {
   *out = NULL;
