@@ -103,5 +103,7 @@ const wm_schema_t wm_settings[] = {
      "fixed height of the matrix products' tiles"},
     {"compute.tile_vocab", WM_SETTING_INT, "4096", 16, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
      "width of the logits' tiles"},
+    {"watchdog.seconds", WM_SETTING_FLOAT, "120.0", 0, 1e6, NULL, 0,
+     "a run in which nothing moves for so long is ended with exit code 74; 0: never"},
     {NULL, WM_SETTING_BOOL, NULL, ANY_RANGE, NULL, 0, NULL},
 };

@@ -5,11 +5,13 @@
  * Rank 0 reads the configuration; the others parse the resolved text it broadcasts, so that all
  * ranks work from equal settings even where file systems differ. */
 #include "jobs.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/blas.h"
 #include "wanamaker/linalg/cpu.h"
 #include "wanamaker/linalg/gemm.h"
+#include "wanamaker/par/watchdog.h"
 #include "wm_commit.h"
 
 #include <hdf5.h>
@@ -159,12 +161,27 @@ static void choose_threads(const wm_comm_t *comm) {
   wm_set_threads(threads > 0 ? threads : 1);
 }
 
+/* Starts the watchdog, and says what threads MPI offers to it and to the work queue. Collective. */
+static wm_status_t start_watchdog(const wm_comm_t *comm, const wm_config_t *config,
+                                  const wm_log_t *log, wm_watchdog_t **out, wm_error_t *err) {
+  bool served = wm_threads_served(comm);
+  wm_log(log, WM_LOG_DEBUG, "MPI_THREAD_MULTIPLE: %s", served ? "provided" : "not provided");
+  if (!served && comm->size > 1)
+    wm_log(log, WM_LOG_WARN,
+           "MPI offers no MPI_THREAD_MULTIPLE: work is dealt out in advance, so that the slowest "
+           "rank sets the pace, and the watchdog waits ten times longer");
+  return wm_watchdog_start(comm, wm_config_float(config, "watchdog.seconds"), out, err);
+}
+
 static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t *err) {
   wm_config_t *config = NULL;
+  wm_watchdog_t *watchdog = NULL;
   wm_log_t log = {c->verbose ? WM_LOG_DEBUG : WM_LOG_INFO, comm->rank, false};
   wm_status_t status = wm_agree(comm->world, wm_h5_check_environment(err), err);
   if (status == WM_OK)
     status = share_config(comm, c, &config, err);
+  if (status == WM_OK)
+    status = start_watchdog(comm, config, &log, &watchdog, err);
   if (status == WM_OK) {
     choose_threads(comm);
     wm_run_t run = {.comm = comm,
@@ -181,10 +198,28 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
                                    .start = (double)time(NULL)}};
     wm_log(&log, WM_LOG_DEBUG, "%s: %d ranks on %d nodes, %d threads each", c->job->name,
            comm->size, comm->node_count, run.provenance.threads);
+    wm_watchdog_phase(c->job->name);
     status = c->job->function(&run, err);
   }
+  wm_watchdog_stop(watchdog);
   wm_config_free(config);
   return status;
+}
+
+/* Collective. A stop is no failure: only its reason is told, which one rank may have heard alone.
+ */
+static void tell_end(const wm_comm_t *comm, wm_status_t status, const wm_error_t *err) {
+  int code = wm_stop_code();
+  MPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm->world);
+  wm_stop_adopt(code);
+  if (comm->rank != 0 || status == WM_OK)
+    return;
+  if (status == WM_STOPPED)
+    fprintf(stderr,
+            "wanamaker: stopped on request (%s); submit the same command again to continue\n",
+            wm_stop_reason());
+  else
+    fprintf(stderr, "wanamaker: %s: %s\n", wm_status_name(status), err->message);
 }
 
 /* Everything between MPI_Init and MPI_Finalize. */
@@ -211,8 +246,7 @@ static wm_status_t work(int argc, char **argv, wm_error_t *err) {
   if (comm->rank == 0 && fflush(stdout) != 0 && status == WM_OK)
     status = wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
   status = wm_agree(comm->world, status, err);
-  if (status != WM_OK && comm->rank == 0)
-    fprintf(stderr, "wanamaker: %s: %s\n", wm_status_name(status), err->message);
+  tell_end(comm, status, err);
   free(memory);
   wm_comm_free(comm);
   return status;
@@ -222,8 +256,9 @@ int main(int argc, char **argv) {
   wm_h5_environment();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error that is reported */
   signal(SIGXFSZ, SIG_IGN); /* so is the file size limit */
-  int provided;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+  wm_stop_install();
+  int provided; /* par/ asks for it where it matters */
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   wm_error_t err = {0};
   wm_status_t status = work(argc, argv, &err);
   /* The first rank that exits non-zero makes mpirun end the others: all leave together. */

@@ -1,5 +1,6 @@
 #include "wanamaker/base/progress.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/timer.h"
 
 #include <stdio.h>
@@ -58,6 +59,7 @@ static void describe(const wm_progress_t *p, double elapsed, char *out, size_t s
 }
 
 void wm_progress_update(wm_progress_t *progress, int64_t done) {
+  wm_pulse();
   progress->done = done;
   double now = wm_seconds();
   if (!speaks(progress) ||

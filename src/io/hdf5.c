@@ -1,5 +1,6 @@
 #include "hdf5_private.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/files.h"
 #include "wanamaker/par/comm.h"
@@ -294,7 +295,12 @@ static wm_status_t finish_and_verify(wm_h5_t *f, wm_error_t *err) {
 
 wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err) {
   wm_h5_t *f = file;
+  const double slow_disk = 1e7; /* bytes per second; flush and fsync can't pulse */
+  double bytes = 0;
   wm_status_t status;
+  for (int64_t i = 0; i < f->n_datasets; i++)
+    bytes += (double)wm_h5_dataset_bytes(&f->datasets[i]);
+  wm_pulse_allow(bytes / slow_disk);
   WM_TRY(sum_up(f, err));
   WM_TRY(wm_h5_set_int(f, "/", "complete", 1, err));
   WM_TRY(finish_and_verify(f, err));
@@ -305,6 +311,7 @@ wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err) {
     status = wm_publish(f->temporary, f->path, err);
   status = wm_agree(f->comm, status, err);
 cleanup:
+  wm_pulse_allow(0);
   wm_h5_close(f); /* removes the temporary file if it is still there */
   return status;
 }

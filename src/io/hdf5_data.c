@@ -6,6 +6,7 @@
 #include "hdf5_private.h"
 
 #include "checksum.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/par/comm.h"
 
@@ -243,6 +244,7 @@ static wm_status_t write_piece(const transfer_t *t, wm_h5_dataset_t *d, int64_t 
   int64_t start[WM_H5_MAX_DIMS], extent[WM_H5_MAX_DIMS], before = 0;
   hid_t memory = H5I_INVALID_HID;
   const void *stored = NULL;
+  wm_pulse();
   wm_status_t status = select_piece(t, k, start, extent, &before, &memory, err);
   int64_t n = wm_h5_elements(t->n_dims, extent);
   if (status == WM_OK && n > 0)
@@ -317,6 +319,7 @@ cleanup:
 static wm_status_t read_piece(const transfer_t *t, int64_t k, char *data, wm_error_t *err) {
   int64_t start[WM_H5_MAX_DIMS], extent[WM_H5_MAX_DIMS], before = 0;
   hid_t memory = H5I_INVALID_HID;
+  wm_pulse();
   wm_status_t status = select_piece(t, k, start, extent, &before, &memory, err);
   status = wm_agree(t->file->comm, status, err);
   if (status == WM_OK) {

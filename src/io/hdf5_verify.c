@@ -2,6 +2,7 @@
 #include "hdf5_private.h"
 
 #include "checksum.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/par/comm.h"
 
@@ -61,6 +62,7 @@ static wm_status_t add_piece(const wm_h5_t *f, const char *object, check_t *c, i
                              wm_error_t *err) {
   int64_t start[WM_H5_MAX_DIMS], extent[WM_H5_MAX_DIMS];
   bool some = k < c->cut.pieces;
+  wm_pulse();
   if (some)
     wm_h5_piece(&c->cut, k, start, extent);
   hid_t memory = H5I_INVALID_HID;

@@ -1,5 +1,6 @@
 #include "wanamaker/linalg/blockcyclic.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/scalapack.h"
 #include "wanamaker/par/comm.h"
@@ -141,6 +142,7 @@ void wm_blockcyclic_multiply(char trans_a, char trans_b, double alpha, const wm_
   assert(inner == (trans_b == 'N' ? b->rows : b->cols));
   if (!c->grid->member)
     return;
+  wm_pulse();
   const int one = 1;
   pdgemm_(&trans_a, &trans_b, &c->rows, &c->cols, &inner, &alpha, a->local, &one, &one,
           a->descriptor, b->local, &one, &one, b->descriptor, &beta, c->local, &one, &one,

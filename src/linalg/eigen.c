@@ -75,6 +75,7 @@ wm_status_t wm_eigen_symmetric(const double *a, wm_blockcyclic_t *vectors, doubl
   const wm_grid_t *grid = vectors->grid;
   const int n = vectors->rows;
   wm_blockcyclic_t work = {0}, scratch = {0};
+  wm_grid_allow(grid, 9.0 * n * n * n); /* reduction, QR iteration on the vectors */
   wm_status_t status = wm_blockcyclic_init(&work, grid, n, n, vectors->block, "a matrix", err);
   if (status == WM_OK)
     status = wm_blockcyclic_init(&scratch, grid, n, n, vectors->block, "a residual", err);
@@ -88,6 +89,7 @@ wm_status_t wm_eigen_symmetric(const double *a, wm_blockcyclic_t *vectors, doubl
   wm_blockcyclic_fill(&work, a);
   WM_TRY(verify(&work, vectors, values, &scratch, err));
 cleanup:
+  wm_grid_allow(grid, 0);
   wm_blockcyclic_destroy(&work);
   wm_blockcyclic_destroy(&scratch);
   return status;

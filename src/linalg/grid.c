@@ -1,5 +1,6 @@
 #include "wanamaker/linalg/grid.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/linalg/scalapack.h"
 #include "wanamaker/par/comm.h"
 
@@ -30,6 +31,12 @@ wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, w
   status = wm_scalapack_check(grid->member && grid->context < 0, "Cblacs_gridinit",
                               "made no context", err);
   return wm_agree(comm, status, err);
+}
+
+void wm_grid_allow(const wm_grid_t *grid, double flops) {
+  const double slow = 2e8 /* per second and rank */, least = 120; /* seconds */
+  double seconds = flops / (slow * grid->prows * grid->pcols);
+  wm_pulse_allow(flops > 0 && seconds < least ? least : seconds);
 }
 
 void wm_grid_destroy(wm_grid_t *grid) {

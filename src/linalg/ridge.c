@@ -1,6 +1,7 @@
 /* Centring, the distributed solve, and figures of a fit (ridge.h). */
 #include "wanamaker/linalg/ridge.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/blockcyclic.h"
 #include "wanamaker/linalg/grid.h"
@@ -93,7 +94,9 @@ static wm_status_t check_pivots(const wm_blockcyclic_t *factor, const wm_moments
 static wm_status_t cholesky_solve(wm_blockcyclic_t *a, wm_blockcyclic_t *w, double lambda,
                                   wm_error_t *err) {
   const int one = 1;
+  const double n = a->rows;
   int info;
+  wm_grid_allow(a->grid, n * n * (n / 3 + 2.0 * w->cols));
   pdpotrf_("L", &a->rows, a->local, &one, &one, a->descriptor, &info);
   wm_status_t status =
       wm_scalapack_check(info, "pdpotrf", "xx + lambda I is not positive definite", err);
@@ -122,7 +125,9 @@ wm_status_t wm_ridge_solve(MPI_Comm comm, int prows, int pcols, int block, const
     if (status == WM_OK)
       status = check_pivots(&a, m, lambda, err);
   }
-  WM_TRY(wm_agree(comm, status, err));
+  status = wm_agree(comm, status, err);
+  wm_grid_allow(&grid, 0);
+  WM_TRY(status);
   WM_TRY(wm_blockcyclic_gather(&w, weight, err));
   int rank;
   MPI_Comm_rank(comm, &rank);
@@ -165,6 +170,7 @@ wm_status_t wm_ridge_sse(const wm_moments_t *m, const double *weight, const doub
   for (int first = 0; first < dy; first += PANEL) {
     int cols = dy - first < PANEL ? dy - first : PANEL;
     double *xxw = panel;
+    wm_pulse();
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, dx, cols, dx, 1.0, m->xx, dx,
                 weight + first, dy, 0.0, xxw, cols);
     for (int64_t i = 0; i < dx; i++) {

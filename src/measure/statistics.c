@@ -1,5 +1,6 @@
 #include "wanamaker/measure/statistics.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/rng.h"
 
@@ -199,6 +200,7 @@ wm_status_t wm_bootstrap_run(const wm_unit_sums_t *s, const wm_bootstrap_t *b, i
   for (int64_t r = begin; r < end; r++) {
     int32_t *my_drawn = (int32_t *)drawn + omp_get_thread_num() * s->n_occupied;
     double *my_excess = (double *)excess + omp_get_thread_num() * s->n_variants;
+    wm_pulse();
     draw_units(b->seed, r, s->n_occupied, my_drawn);
     resample(s, occupied, my_drawn, my_excess, delta, b->resamples, r);
   }

@@ -1,5 +1,6 @@
 /* The forward pass's entry points; the families' own steps are behind wm_family_ops_t. */
 #include "family.h"
+#include "wanamaker/base/control.h"
 
 #include <assert.h>
 #include <string.h>
@@ -46,6 +47,7 @@ wm_status_t wm_model_embed(wm_model_t *model, const wm_batch_t *batch, const int
 wm_status_t wm_model_attend(wm_model_t *model, int64_t layer, const wm_batch_t *batch, float *h,
                             float *x, wm_workspace_t *workspace, wm_error_t *err) {
   assert(layer >= 0 && layer < model->arch.n_layers);
+  wm_pulse();
   return model->family->attend(model, layer, batch, h, x, workspace, err);
 }
 

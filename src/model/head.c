@@ -1,5 +1,6 @@
 /* The language-model head: final norm once per row, then logits in tiles of rows x vocabulary. */
 #include "family.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
@@ -52,6 +53,7 @@ wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const 
     wm_block_pad(model, ws->final, n, model->arch.d_model);
     wm_log_sum_init(ws->log_sums, n);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
+      wm_pulse();
       WM_TRY(logits_tile(model, t, n, ws, err));
       double start = wm_profile_start(model->profile);
       wm_log_sum_add(ws->log_sums, ws->logits, n, t * model->options.tile_vocab,

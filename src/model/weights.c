@@ -1,6 +1,7 @@
 #include "weights.h"
 
 #include "random.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
@@ -259,6 +260,7 @@ static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_co
                              wm_error_t *err) {
   const wm_tensor_t *t = want->tensor;
   int64_t first, n, bad;
+  wm_pulse();
   wm_partition(t->elements, comm->node_size, comm->node_rank, &first, &n);
   if (want->offset >= 0) {
     float *out = (float *)w->window.data + want->offset + first;

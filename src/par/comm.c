@@ -1,5 +1,6 @@
 #include "wanamaker/par/comm.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
@@ -47,6 +48,13 @@ void wm_comm_free(wm_comm_t *comm) {
   free(comm);
 }
 
+bool wm_threads_served(const wm_comm_t *comm) {
+  int provided;
+  MPI_Query_thread(&provided);
+  MPI_Allreduce(MPI_IN_PLACE, &provided, 1, MPI_INT, MPI_MIN, comm->world);
+  return provided == MPI_THREAD_MULTIPLE;
+}
+
 wm_status_t wm_agree(MPI_Comm comm, wm_status_t status, wm_error_t *err) {
   int rank, size;
   MPI_Comm_rank(comm, &rank);
@@ -63,23 +71,29 @@ wm_status_t wm_agree(MPI_Comm comm, wm_status_t status, wm_error_t *err) {
 
 void wm_sum_f64(MPI_Comm comm, double *values, int64_t count) {
   const int64_t piece = PIECE_BYTES / (int64_t)sizeof *values;
-  for (int64_t i = 0; i < count; i += piece)
+  for (int64_t i = 0; i < count; i += piece) {
     MPI_Allreduce(MPI_IN_PLACE, values + i, (int)(count - i < piece ? count - i : piece),
                   MPI_DOUBLE, MPI_SUM, comm);
+    wm_pulse();
+  }
 }
 
 void wm_sum_i64(MPI_Comm comm, int64_t *values, int64_t count) {
   const int64_t piece = PIECE_BYTES / (int64_t)sizeof *values;
-  for (int64_t i = 0; i < count; i += piece)
+  for (int64_t i = 0; i < count; i += piece) {
     MPI_Allreduce(MPI_IN_PLACE, values + i, (int)(count - i < piece ? count - i : piece),
                   MPI_INT64_T, MPI_SUM, comm);
+    wm_pulse();
+  }
 }
 
 void wm_broadcast(MPI_Comm comm, int root, void *data, int64_t bytes) {
   char *at = data;
-  for (int64_t i = 0; i < bytes; i += PIECE_BYTES)
+  for (int64_t i = 0; i < bytes; i += PIECE_BYTES) {
     MPI_Bcast(at + i, (int)(bytes - i < PIECE_BYTES ? bytes - i : PIECE_BYTES), MPI_BYTE, root,
               comm);
+    wm_pulse();
+  }
 }
 
 bool wm_all_equal(MPI_Comm comm, const void *data, int64_t bytes) {

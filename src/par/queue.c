@@ -146,14 +146,6 @@ static void stop_server(wm_queue_t *q) {
 /* --- life ---------------------------------------------------------------------------------------
  */
 
-/* Collective. Does every rank's MPI serve several threads? */
-static bool threads_offered(const wm_comm_t *comm) {
-  int provided;
-  MPI_Query_thread(&provided);
-  MPI_Allreduce(MPI_IN_PLACE, &provided, 1, MPI_INT, MPI_MIN, comm->world);
-  return provided == MPI_THREAD_MULTIPLE;
-}
-
 static wm_status_t allocate(wm_queue_t *q, const double *cost, wm_error_t *err) {
   void *memory;
   wm_status_t status;
@@ -180,7 +172,7 @@ cleanup:
 wm_status_t wm_queue_create(const wm_comm_t *comm, const double *cost, int64_t n, wm_queue_t **out,
                             wm_error_t *err) {
   void *memory;
-  bool served = threads_offered(comm) && comm->size > 1;
+  bool served = wm_threads_served(comm) && comm->size > 1;
   *out = NULL;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_queue_t), "work queue", err);
   status = wm_agree(comm->world, status, err);

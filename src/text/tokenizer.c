@@ -17,6 +17,7 @@
 #include "utf8.h"
 #include "vocabulary.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
@@ -154,6 +155,7 @@ wm_status_t wm_tokenizer_encode(wm_tokenizer_t *t, const char *text, int64_t byt
                                 wm_token_list_t *list, wm_error_t *err) {
   const sink_t sink = {list, base, 0, 0};
   wm_status_t status = WM_OK;
+  wm_pulse();
   wm_offset_map_clear(&t->repair_map);
   if (wm_utf8_well_formed(text, bytes) < bytes) {
     WM_TRY(wm_utf8_repair(text, bytes, &t->repaired, &t->repair_map, &list->replaced, err));

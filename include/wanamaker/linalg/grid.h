@@ -21,6 +21,10 @@ typedef struct {
 /* Collective over `comm`. WM_USAGE on every rank when the grid has no process or more than comm. */
 wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, wm_error_t *err);
 
+/* Allows the step that begins (wm_pulse_allow) what `flops` take a slow machine on this grid, and
+ * two minutes at least; 0 ends the allowance. ScaLAPACK's routines can't pulse. Not collective. */
+void wm_grid_allow(const wm_grid_t *grid, double flops);
+
 /* Collective over the grid's communicator. Harmless on a zeroed object. */
 void wm_grid_destroy(wm_grid_t *grid);
 

@@ -31,6 +31,10 @@ wm_status_t wm_comm_create(MPI_Comm parent, wm_comm_t **out, wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_comm_free(wm_comm_t *comm);
 
+/* Collective over comm->world. Does MPI on every rank serve several threads at once
+ * (MPI_THREAD_MULTIPLE)? */
+bool wm_threads_served(const wm_comm_t *comm);
+
 /* Collective over `comm`. Every rank passes the status of its own work; all return the worst one
  * found: WM_OK if all are WM_OK, else the status and message of the lowest failed rank, copied to
  * every rank's `err`. To be called before each collective phase, so that no rank stays behind. */

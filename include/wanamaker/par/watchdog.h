@@ -3,11 +3,16 @@
  *
  * A thread per rank looks at the process's pulse (base/control.h). A rank that waits for others
  * in a collective call has no pulse of its own, so what counts is the pulse of the whole run: ranks
- * report theirs to rank 0, which answers how long ago anybody's moved. When that is longer than
- * the limit, or rank 0 has not answered for as long, the rank says which phase it was in and how
- * long nothing moved, and ends the run with MPI_Abort(WM_STALLED). Allowances (wm_pulse_allow) of
- * any rank extend the limit. Needs MPI_THREAD_MULTIPLE for the reports; without it each rank
- * judges by its own pulse with a tenfold limit.
+ * report theirs to rank 0 a few times a second. Rank 0 ends the run when no rank's pulse has moved
+ * for longer than the limit (any rank's allowance, wm_pulse_allow, extends it), or when a rank has
+ * not reported for as long; a rank ends it when rank 0 has not answered for as long. The message
+ * says which rank moved last or is silent, its host and its phase. The run ends by
+ * MPI_Abort(WM_STALLED). The thread never blocks in MPI: a peer that is stopped would hold it.
+ *
+ * Time in which a process does not run (a suspended job, a machine asleep) is no time: the limit
+ * counts what its thread has been awake to see.
+ *
+ * Where MPI offers no MPI_THREAD_MULTIPLE, each rank judges by its own pulse with a tenfold limit.
  */
 #ifndef WANAMAKER_PAR_WATCHDOG_H
 #define WANAMAKER_PAR_WATCHDOG_H
