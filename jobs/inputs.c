@@ -417,6 +417,7 @@ wm_status_t wm_stage_describe(const wm_inputs_t *in, wm_h5_t *file, const char *
   WM_TRY(
       wm_h5_set_string(file, "/", "protocol", wm_config_string(run->config, "protocol.kind"), err));
   WM_TRY(wm_provenance_write(file, run->comm, &run->provenance, err));
+  WM_TRY(wm_h5_set_int(file, "/", "peak_memory", wm_node_memory_peak(run->memory), err));
 cleanup:
   return status;
 }

@@ -7,6 +7,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/io/provenance.h"
 #include "wanamaker/par/comm.h"
+#include "wanamaker/par/node_memory.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@ typedef struct {
   const wm_config_t *config;
   const wm_log_t *log;
   wm_provenance_t provenance;
+  wm_node_memory_t *memory; /* watches the node since the job's start; NULL: not watched */
   bool dry_run; /* -n: check everything, say what would be done, write nothing */
   FILE *out;    /* results for people; rank 0 writes */
 } wm_run_t;

@@ -7,6 +7,7 @@
 #include "jobs.h"
 #include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/memory_usage.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/blas.h"
 #include "wanamaker/linalg/cpu.h"
@@ -173,6 +174,14 @@ static wm_status_t start_watchdog(const wm_comm_t *comm, const wm_config_t *conf
   return wm_watchdog_start(comm, wm_config_float(config, "watchdog.seconds"), out, err);
 }
 
+/* Collective. */
+static void report_memory(const wm_run_t *run) {
+  char text[32];
+  wm_memory_text(wm_node_memory_peak(run->memory), text, sizeof text);
+  wm_log(run->log, WM_LOG_INFO, "peak memory %s on the node%s", text,
+         run->comm->node_count > 1 ? " that took most" : "");
+}
+
 static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t *err) {
   wm_config_t *config = NULL;
   wm_watchdog_t *watchdog = NULL;
@@ -199,7 +208,12 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
     wm_log(&log, WM_LOG_DEBUG, "%s: %d ranks on %d nodes, %d threads each", c->job->name,
            comm->size, comm->node_count, run.provenance.threads);
     wm_watchdog_phase(c->job->name);
-    status = c->job->function(&run, err);
+    status = wm_node_memory_start(comm, &run.memory, err);
+    if (status == WM_OK)
+      status = c->job->function(&run, err);
+    if (status == WM_OK)
+      report_memory(&run);
+    wm_node_memory_stop(run.memory);
   }
   wm_watchdog_stop(watchdog);
   wm_config_free(config);
