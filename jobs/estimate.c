@@ -31,6 +31,16 @@ static double product_rate(void) {
   return best;
 }
 
+double wm_stage_rate(const wm_run_t *run) {
+  double rate = run->comm->rank == 0 ? product_rate() : 0;
+  wm_broadcast(run->comm->world, 0, &rate, sizeof rate);
+  return rate;
+}
+
+int64_t wm_memory_bytes(const wm_run_t *run) {
+  return (int64_t)(wm_config_float(run->config, "compute.memory_gib") * 0x1p30);
+}
+
 void wm_stage_duration(const wm_run_t *run, double flops, char *text, size_t size) {
   double rate = product_rate() * run->comm->size;
   double seconds = rate > 0 ? flops / rate : 0;

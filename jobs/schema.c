@@ -82,8 +82,10 @@ const wm_schema_t wm_settings[] = {
      "sets of layers that are linearised together, e.g. ([10, 11, 12, 13], [0, 1])"},
     {"sweep.single", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
      "measure every layer of sweep.layers alone; false: the sets of sweep.joint only"},
-    {"sweep.group", WM_SETTING_INT, "64", 1, 4096, NULL, WM_JOB_SWEEP,
-     "most variants evaluated on one trunk; more of them cost memory, not time"},
+    {"sweep.group", WM_SETTING_INT, "0", 0, 4096, NULL, WM_JOB_SWEEP,
+     "most variants evaluated on one trunk; 0: chosen, at most 64, fewer where that keeps ranks "
+     "busy "
+     "or units short"},
 
     {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
      WM_JOB_SWEEP,
@@ -95,6 +97,10 @@ const wm_schema_t wm_settings[] = {
      "level of the intervals and of \"beats the full model\""},
 
     /* how it is computed */
+    {"checkpoint.minutes", WM_SETTING_FLOAT, "10.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "what a killed run may lose: finished work is kept that often; 0: only when asked to stop"},
+    {"compute.memory_gib", WM_SETTING_FLOAT, "4.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     "most workspace of a rank, beside weights, losses and Gram matrices; 0: no limit"},
     {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
      "tokens of a block of windows, the unit of work"},
     {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL, WM_JOB_SWEEP,

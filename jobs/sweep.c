@@ -5,7 +5,7 @@
 #include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
-#include "wanamaker/measure/evaluate.h"
+#include "wanamaker/measure/parts.h"
 #include "wanamaker/report/table.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ typedef struct {
   wm_surrogates_t *surrogates;
   wm_variants_t variants;
   wm_sweep_options_t options;
-  char path[WM_PATH_SIZE], surrogates_path[WM_PATH_SIZE];
+  char path[WM_PATH_SIZE], surrogates_path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
 } job_t;
 
 /* --- variants -----------------------------------------------------------------------------------
@@ -181,8 +181,8 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
 /* --- stage --------------------------------------------------------------------------------------
  */
 
-static uint64_t stage_key(const job_t *j) {
-  const wm_bootstrap_t *b = &j->options.bootstrap;
+/* Of all that the losses depend on. */
+static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
   const wm_variants_t *v = &j->variants;
   static const char *const last_digits[] = {"compute.block_tokens", "compute.tile_rows",
                                             "compute.tile_vocab"};
@@ -192,22 +192,39 @@ static uint64_t stage_key(const job_t *j) {
   h = wm_text_fingerprint(j->text, h);
   h = wm_hash(v->offsets, (size_t)(v->n + 1) * sizeof *v->offsets, h);
   h = wm_hash(v->layers, (size_t)v->offsets[v->n] * sizeof *v->layers, h);
-  h = wm_hash(&b->resamples, sizeof b->resamples, h);
-  h = wm_hash(&b->seed, sizeof b->seed, h);
-  h = wm_hash(&b->confidence, sizeof b->confidence, h);
-  h = wm_hash(&j->options.unit, sizeof j->options.unit, h);
-  h = wm_hash(&j->options.max_group, sizeof j->options.max_group, h);
   for (int i = 0; i < 3; i++) {
     int64_t value = wm_config_int(j->in->run->config, last_digits[i]);
     h = wm_hash(&value, sizeof value, h);
   }
+  if (!wm_sweep_cells_are_independent()) {
+    h = wm_hash(&plan->max_group, sizeof plan->max_group, h);
+    h = wm_hash(&plan->stack_rows, sizeof plan->stack_rows, h);
+  }
   return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
+}
+
+static uint64_t stage_key(const job_t *j, const wm_sweep_plan_t *plan) {
+  const wm_bootstrap_t *b = &j->options.bootstrap;
+  uint64_t h = losses_key(j, plan);
+  h = wm_hash(&b->resamples, sizeof b->resamples, h);
+  h = wm_hash(&b->seed, sizeof b->seed, h);
+  h = wm_hash(&b->confidence, sizeof b->confidence, h);
+  return wm_hash(&j->options.unit, sizeof j->options.unit, h);
+}
+
+/* Parts of another backend have other last digits. */
+static uint64_t parts_key(const job_t *j, const wm_sweep_plan_t *plan) {
+  const char *backend = j->in->run->provenance.backend;
+  return wm_hash(backend, strlen(backend), losses_key(j, plan));
 }
 
 static wm_sweep_options_t read_options(const wm_run_t *run) {
   const wm_config_t *c = run->config;
   wm_sweep_options_t o = {.max_group = wm_config_int(c, "sweep.group"),
                           .stack_rows = wm_config_int(c, "compute.stack_rows"),
+                          .memory_bytes = wm_memory_bytes(run),
+                          .rate = wm_stage_rate(run),
+                          .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes"),
                           .bootstrap = {.resamples = wm_config_int(c, "bootstrap.resamples"),
                                         .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
                                         .confidence = wm_config_float(c, "bootstrap.confidence")}};
@@ -215,29 +232,28 @@ static wm_sweep_options_t read_options(const wm_run_t *run) {
   return o;
 }
 
-static wm_status_t explain(const job_t *j, bool complete, wm_error_t *err) {
+static wm_status_t explain(const job_t *j, const wm_sweep_plan_t *plan, bool complete,
+                           wm_error_t *err) {
   const wm_run_t *run = j->in->run;
-  const wm_arch_t *arch = wm_model_arch(j->in->model);
-  double stacked, separate;
-  int64_t groups = (j->variants.n - 1 + j->options.max_group - 1) / j->options.max_group;
-  int64_t most = groups > 0 ? (j->variants.n - 1 + groups - 1) / groups : 0;
-  wm_sweep_flops(arch, &j->variants, &j->text->blocks, j->options.max_group, &stacked, &separate);
   if (run->comm->rank != 0)
     return WM_OK;
   char duration[32];
-  wm_stage_duration(run, stacked, duration, sizeof duration);
-  int written = fprintf(
-      run->out,
-      "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
-      "  %" PRId64 " blocks, %" PRId64
-      " variant group(s); %.1f MiB a rank, losses %.1f MiB a node\n"
-      "  %.3g operations (%.2f of separate evaluations); about %s\n",
-      complete ? "complete, would be skipped" : j->path, j->variants.n - 1, j->text->windows.label,
-      j->text->blocks.n, groups > 0 ? groups : 1,
-      (double)wm_evaluator_bytes(j->in->model, &j->text->blocks, most, j->options.stack_rows) /
-          0x1p20,
-      (double)(j->variants.n * j->text->windows.n_predicted) * 4 / 0x1p20, stacked,
-      stacked / separate, duration);
+  wm_stage_duration(run, plan->flops, duration, sizeof duration);
+  const double mib = 0x1p20;
+  double losses = (double)(j->variants.n * j->text->windows.n_predicted) * sizeof(float) / mib;
+  double rank = (double)plan->bytes / mib;
+  int written =
+      fprintf(run->out,
+              "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
+              "  %" PRId64 " blocks, %" PRId64 " units of at most %" PRId64 " variant(s)\n"
+              "  memory: %.1f MiB a rank (compute.stack_rows %" PRId64
+              "), losses %.1f MiB a node; %.1f MiB "
+              "a node of %d ranks beside the weights\n"
+              "  %.3g operations (%.2f of separate evaluations); about %s\n",
+              complete ? "complete, would be skipped" : j->path, j->variants.n - 1,
+              j->text->windows.label, j->text->blocks.n, plan->units, plan->group, rank,
+              plan->stack_rows, losses, losses + rank * run->comm->node_size, run->comm->node_size,
+              plan->flops, plan->flops / plan->separate, duration);
   return written > 0 ? WM_OK : wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
 }
 
@@ -271,6 +287,7 @@ static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));
+  wm_parts_remove(run->comm, j->parts);
   WM_TRY(show(j, &sweep, err));
   wm_log(run->log, WM_LOG_INFO, "sweep: wrote %s", j->path);
 cleanup:
@@ -283,6 +300,7 @@ cleanup:
 static wm_status_t reuse(job_t *j, wm_error_t *err) {
   wm_sweep_t sweep = {0};
   wm_log(j->in->run->log, WM_LOG_INFO, "sweep: %s is complete for these inputs; skipped", j->path);
+  wm_parts_remove(j->in->run->comm, j->parts); /* of a run that ended between result and removal */
   wm_status_t status = wm_sweep_read(j->in->run->comm, j->path, j->in->model, &j->variants,
                                      &j->text->blocks, &j->options, &sweep, err);
   if (status == WM_OK)
@@ -323,14 +341,22 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(wm_output_path(run, "sweep.h5", j.path, err));
   WM_TRY(wm_output_path(run, "surrogates.h5", j.surrogates_path, err));
+  WM_TRY(wm_output_path(run, "sweep.parts", j.parts, err));
   WM_TRY(open_surrogates(&j, err));
   available_t have = {.n_layers = wm_model_arch(in->model)->n_layers, .where = j.surrogates_path};
   have.layers = wm_surrogates_layers(j.surrogates, &have.n);
   WM_TRY(wm_agree(run->comm->world, make_variants(run->config, &have, &j.variants, err), err));
-  uint64_t key = stage_key(&j);
+  wm_sweep_plan_t plan;
+  WM_TRY(wm_agree(
+      run->comm->world,
+      wm_sweep_plan(run->comm, in->model, &j.variants, &j.text->blocks, &j.options, &plan, err),
+      err));
+  j.options.parts = j.parts;
+  j.options.parts_key = parts_key(&j, &plan);
+  uint64_t key = stage_key(&j, &plan);
   bool complete = wm_stage_is_complete(run, j.path, key);
   if (run->dry_run)
-    status = wm_agree(run->comm->world, explain(&j, complete, err), err);
+    status = wm_agree(run->comm->world, explain(&j, &plan, complete, err), err);
   else if (complete)
     status = reuse(&j, err);
   else

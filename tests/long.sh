@@ -3,7 +3,7 @@
 # backend, MPICH, sanitizers, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap cblas mpich sanitizers fuzz
+#                                            overlap kills cblas mpich sanitizers fuzz
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -56,6 +56,10 @@ overlap() {
   $venv/bin/python tests/oracle/overlap_check.py build/overlap
 }
 
+kills() {
+  (cd "$build" && WM_KILLS=50 ctest -R '^fault_kill$' --output-on-failure --timeout 3000)
+}
+
 cblas() {
   wm_build build/cblas -DWM_GEMM=cblas -DWM_WERROR=ON &&
     (cd build/cblas && ctest --output-on-failure --timeout 600)
@@ -86,6 +90,7 @@ part models "oracle: models" oracle_models
 part tokenizer "oracle: tokenizer" oracle_tokenizer
 part pipeline "oracle: pipeline" oracle_pipeline
 part overlap "demo text is disjoint from the training text" overlap
+part kills "50 kills and stops of a run" kills
 part cblas "CBLAS backend" cblas
 part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers

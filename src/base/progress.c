@@ -15,6 +15,10 @@ void wm_progress_start(wm_progress_t *progress, const wm_log_t *log, const char 
   progress->terminal = isatty(STDERR_FILENO) == 1;
 }
 
+void wm_progress_resume(wm_progress_t *progress, int64_t done) {
+  progress->done = progress->resumed = done;
+}
+
 static bool speaks(const wm_progress_t *p) {
   return p->log != NULL && p->log->rank == 0 && p->log->level >= WM_LOG_INFO;
 }
@@ -42,7 +46,7 @@ static void print_count(char *out, size_t size, double n) {
 
 static void describe(const wm_progress_t *p, double elapsed, char *out, size_t size) {
   char done[32], total[32], rate[32], left[32];
-  double per_second = elapsed > 0 ? (double)p->done / elapsed : 0;
+  double per_second = elapsed > 0 ? (double)(p->done - p->resumed) / elapsed : 0;
   print_count(done, sizeof done, (double)p->done);
   print_count(rate, sizeof rate, per_second);
   if (p->total <= 0) {
@@ -82,8 +86,9 @@ void wm_progress_finish(wm_progress_t *progress) {
     fprintf(stderr, "\r\033[K");
   char count[32], rate[32], time[32];
   double elapsed = wm_seconds() - progress->start;
-  print_count(count, sizeof count, (double)progress->done);
-  print_count(rate, sizeof rate, elapsed > 0 ? (double)progress->done / elapsed : 0);
+  double done = (double)(progress->done - progress->resumed);
+  print_count(count, sizeof count, done);
+  print_count(rate, sizeof rate, elapsed > 0 ? done / elapsed : 0);
   print_duration(time, sizeof time, elapsed);
   wm_log(progress->log, WM_LOG_INFO, "%s: %s %s in %s, %s/s", progress->stage, count,
          progress->unit, time, rate);

@@ -1,5 +1,6 @@
 #include "wanamaker/measure/evaluate.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
@@ -38,13 +39,64 @@ static int64_t whole_slots(int64_t stack_rows, int64_t block_rows, int64_t max_s
   return slots < 1 ? 1 : slots > max_slots ? max_slots : slots;
 }
 
+/* Bytes for slots of `rows` rows, of which `chunk` go through a layer at once. */
+static int64_t bytes_for(const wm_model_t *model, int64_t rows, int64_t slots, int64_t chunk,
+                         int64_t max_length) {
+  const int64_t d = wm_model_arch(model)->d_model;
+  return (slots * rows + 2 * chunk * rows) * d * (int64_t)sizeof(float) +
+         chunk * rows * (int64_t)(sizeof(int32_t) + sizeof(double)) +
+         wm_workspace_bytes(model, chunk * rows, max_length);
+}
+
 int64_t wm_evaluator_bytes(const wm_model_t *model, const wm_blocks_t *blocks, int64_t max_variants,
                            int64_t stack_rows) {
-  const int64_t d = wm_model_arch(model)->d_model;
-  int64_t chunk = whole_slots(stack_rows, blocks->max_rows, 1 + max_variants) * blocks->max_rows;
-  return ((1 + max_variants) * blocks->max_rows + 2 * chunk) * d * (int64_t)sizeof(float) +
-         chunk * (int64_t)(sizeof(int32_t) + sizeof(double)) +
-         wm_workspace_bytes(model, chunk, blocks->windows->max_length);
+  return bytes_for(model, blocks->max_rows, 1 + max_variants,
+                   whole_slots(stack_rows, blocks->max_rows, 1 + max_variants),
+                   blocks->windows->max_length);
+}
+
+/* Most rows of a block with which one variant fits; 0 if not even the longest window does. */
+static int64_t fitting_rows(const wm_model_t *model, const wm_blocks_t *blocks, int64_t bytes) {
+  int64_t low = 0, high = blocks->max_rows;
+  while (high - low > 1) {
+    int64_t middle = low + (high - low) / 2;
+    if (bytes_for(model, middle, 2, 1, blocks->windows->max_length) <= bytes)
+      low = middle;
+    else
+      high = middle;
+  }
+  return low < blocks->windows->max_length ? 0 : low;
+}
+
+static wm_status_t too_large(const wm_model_t *model, const wm_blocks_t *blocks, int64_t bytes,
+                             wm_error_t *err) {
+  const double least = (double)wm_evaluator_bytes(model, blocks, 1, 1) / 0x1p30;
+  const int64_t rows = fitting_rows(model, blocks, bytes);
+  if (rows > 0)
+    return wm_fail(err, WM_USAGE,
+                   "compute.memory_gib = %.3f is too little: one variant on a block of %lld tokens "
+                   "takes %.3f GiB a rank; compute.block_tokens = %lld would fit",
+                   (double)bytes / 0x1p30, (long long)blocks->max_rows, least, (long long)rows);
+  return wm_fail(err, WM_USAGE,
+                 "compute.memory_gib = %.3f is too little: one variant on a block of %lld tokens "
+                 "takes %.3f GiB a rank, and the longest window (%lld tokens) alone does not fit",
+                 (double)bytes / 0x1p30, (long long)blocks->max_rows, least,
+                 (long long)blocks->windows->max_length);
+}
+
+wm_status_t wm_evaluator_fit(const wm_model_t *model, const wm_blocks_t *blocks, int64_t bytes,
+                             int64_t *max_variants, int64_t *stack_rows, wm_error_t *err) {
+  if (bytes <= 0)
+    return WM_OK;
+  while (wm_evaluator_bytes(model, blocks, *max_variants, *stack_rows) > bytes) {
+    if (*stack_rows > blocks->max_rows)
+      *stack_rows = *stack_rows / 2 > blocks->max_rows ? *stack_rows / 2 : blocks->max_rows;
+    else if (*max_variants > 1)
+      *max_variants = (*max_variants + 1) / 2;
+    else
+      return too_large(model, blocks, bytes, err);
+  }
+  return WM_OK;
 }
 
 wm_status_t wm_evaluator_create(wm_model_t *model, const wm_surrogates_t *surrogates,
@@ -177,10 +229,16 @@ static wm_status_t branch_off(stack_t *s, int64_t layer, wm_error_t *err) {
   return WM_OK;
 }
 
+/* Between pieces of work. */
+static wm_status_t go_on(wm_error_t *err) {
+  return wm_stop_requested() ? wm_fail(err, WM_STOPPED, "stopped on request") : WM_OK;
+}
+
 static wm_status_t run_layer(stack_t *s, int64_t layer, wm_error_t *err) {
   const int64_t before = s->slots, size = s->rows * s->d;
   wm_status_t status = WM_OK;
   for (int64_t base = 0; base < before; base += s->per_pass) {
+    WM_TRY(go_on(err));
     int64_t end = base + s->per_pass < before ? base + s->per_pass : before;
     wm_batch_t batch = batch_of(s, end - base);
     WM_TRY(wm_model_attend(s->e->model, layer, &batch, slot_at(s, base), s->e->x, s->e->workspace,
@@ -200,12 +258,15 @@ cleanup:
 static wm_status_t losses(stack_t *s, float *nll, wm_error_t *err) {
   wm_evaluator_t *e = s->e;
   for (int64_t base = 0; base < s->slots; base += s->per_pass) {
+    wm_status_t status = go_on(err);
+    if (status != WM_OK)
+      return status;
     int64_t end = base + s->per_pass < s->slots ? base + s->per_pass : s->slots;
     for (int64_t slot = base; slot < end; slot++)
       memcpy(e->targets + (slot - base) * s->rows, s->block->targets,
              (size_t)s->rows * sizeof *e->targets);
-    wm_status_t status = wm_model_nll(e->model, slot_at(s, base), (end - base) * s->rows,
-                                      e->targets, e->losses, e->workspace, err);
+    status = wm_model_nll(e->model, slot_at(s, base), (end - base) * s->rows, e->targets, e->losses,
+                          e->workspace, err);
     if (status != WM_OK)
       return status;
     for (int64_t slot = base; slot < end; slot++) {

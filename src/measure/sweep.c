@@ -1,165 +1,13 @@
 #include "wanamaker/measure/sweep.h"
 
+#include "sweep_internal.h"
 #include "wanamaker/base/mem.h"
-#include "wanamaker/base/progress.h"
-#include "wanamaker/measure/evaluate.h"
 
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* --- units and who does them --------------------------------------------------------------------
+/* --- losses -------------------------------------------------------------------------------------
  */
-
-typedef struct {
-  int64_t block, first, count; /* variants first .. first + count - 1 */
-  double cost;
-} unit_t;
-
-typedef struct {
-  unit_t *units;
-  int64_t n;
-  int32_t *rank; /* [n] who does it */
-} schedule_t;
-
-/* Floating-point operations of a unit. */
-static double unit_cost(const wm_arch_t *arch, const wm_variants_t *v, const wm_blocks_t *blocks,
-                        const unit_t *u) {
-  const wm_windows_t *w = blocks->windows;
-  double rows = 0, pairs = 0;
-  for (int64_t i = blocks->first_window[u->block]; i < blocks->first_window[u->block + 1]; i++) {
-    double n = (double)w->length[i];
-    rows += n;
-    pairs += n * (n + 1) / 2;
-  }
-  double context = rows > 0 ? pairs / rows : 0;
-  double passes = wm_evaluate_layer_passes(v, u->first, u->count, arch->n_layers);
-  return rows * (passes * (wm_arch_flops_layer(arch) + wm_arch_flops_attention(arch, context)) +
-                 (double)u->count * wm_arch_flops_surrogate(arch) +
-                 (double)(1 + u->count) * wm_arch_flops_head(arch));
-}
-
-static int64_t group_count(const wm_variants_t *variants, int64_t max_group) {
-  int64_t groups = (variants->n - 1 + max_group - 1) / max_group;
-  return groups > 0 ? groups : 1; /* without variants the full model is still measured */
-}
-
-static int heaviest_first(const void *a, const void *b) {
-  const unit_t *x = a, *y = b;
-  if (x->cost != y->cost)
-    return x->cost < y->cost ? 1 : -1;
-  if (x->block != y->block)
-    return x->block < y->block ? -1 : 1;
-  return (x->first > y->first) - (x->first < y->first);
-}
-
-/* Heaviest unit first, always to the rank with the least to do. */
-static void assign(schedule_t *s, int ranks, double *load) {
-  qsort(s->units, (size_t)s->n, sizeof *s->units, heaviest_first);
-  for (int64_t i = 0; i < s->n; i++) {
-    int least = 0;
-    for (int r = 1; r < ranks; r++)
-      if (load[r] < load[least])
-        least = r;
-    s->rank[i] = least;
-    load[least] += s->units[i].cost;
-  }
-}
-
-static void schedule_destroy(schedule_t *s) {
-  free(s->units);
-  free(s->rank);
-}
-
-static wm_status_t schedule_create(const wm_arch_t *arch, const wm_variants_t *variants,
-                                   const wm_blocks_t *blocks, int64_t max_group, int ranks,
-                                   schedule_t *out, wm_error_t *err) {
-  memset(out, 0, sizeof *out);
-  int64_t groups = group_count(variants, max_group);
-  void *memory, *load = NULL;
-  wm_status_t status;
-  WM_TRY(wm_alloc(&memory, blocks->n * groups, sizeof(unit_t), "work units", err));
-  out->units = memory;
-  WM_TRY(wm_alloc(&memory, blocks->n * groups, sizeof(int32_t), "work units", err));
-  out->rank = memory;
-  WM_TRY(wm_alloc(&load, ranks, sizeof(double), "work units", err));
-  for (int64_t b = 0; b < blocks->n; b++)
-    for (int64_t g = 0; g < groups; g++) {
-      int64_t first, count;
-      wm_partition(variants->n - 1, groups, g, &first, &count);
-      unit_t u = {.block = b, .first = 1 + first, .count = count};
-      u.cost = unit_cost(arch, variants, blocks, &u);
-      out->units[out->n++] = u;
-    }
-  assign(out, ranks, load);
-cleanup:
-  free(load);
-  return status;
-}
-
-void wm_sweep_flops(const wm_arch_t *arch, const wm_variants_t *variants, const wm_blocks_t *blocks,
-                    int64_t max_group, double *stacked, double *separate) {
-  int64_t groups = group_count(variants, max_group);
-  *stacked = *separate = 0;
-  for (int64_t b = 0; b < blocks->n; b++) {
-    unit_t full = {.block = b, .first = 1, .count = 0};
-    *separate += (double)variants->n * unit_cost(arch, variants, blocks, &full);
-    for (int64_t g = 0; g < groups; g++) {
-      int64_t first, count;
-      wm_partition(variants->n - 1, groups, g, &first, &count);
-      unit_t u = {.block = b, .first = 1 + first, .count = count};
-      *stacked += unit_cost(arch, variants, blocks, &u);
-    }
-  }
-}
-
-/* --- evaluation ---------------------------------------------------------------------------------
- */
-
-/* Copies a unit's losses into the node's array; the full model's row comes from the first group. */
-static void store(wm_sweep_t *s, const unit_t *u, const wm_block_t *block, const float *nll) {
-  float *all = s->nll.data;
-  int64_t n = s->blocks->windows->n_predicted;
-  for (int64_t i = u->first > 1 ? 1 : 0; i <= u->count; i++) {
-    int64_t variant = i == 0 ? 0 : u->first + i - 1;
-    memcpy(all + variant * n + block->first_prediction, nll + i * block->n_predictions,
-           (size_t)block->n_predictions * sizeof *all);
-  }
-}
-
-static wm_status_t run_units(wm_sweep_t *s, const schedule_t *schedule, wm_model_t *model,
-                             const wm_surrogates_t *surrogates, const int32_t *ids,
-                             const wm_sweep_options_t *o, wm_progress_t *progress,
-                             wm_error_t *err) {
-  wm_evaluator_t *evaluator = NULL;
-  wm_block_t block = {0};
-  void *nll = NULL;
-  double total = 0, done = 0;
-  int64_t most = (s->variants->n - 1 + group_count(s->variants, o->max_group) - 1) /
-                 group_count(s->variants, o->max_group);
-  wm_status_t status;
-  WM_TRY(wm_block_create(s->blocks, &block, err));
-  WM_TRY(wm_evaluator_create(model, surrogates, s->variants, s->blocks, most, o->stack_rows,
-                             &evaluator, err));
-  WM_TRY(wm_alloc(&nll, (1 + most) * s->blocks->max_rows, sizeof(float), "losses", err));
-  for (int64_t i = 0; i < schedule->n; i++)
-    total += schedule->rank[i] == s->comm->rank ? schedule->units[i].cost : 0;
-  for (int64_t i = 0; i < schedule->n; i++) {
-    const unit_t *u = &schedule->units[i];
-    if (schedule->rank[i] != s->comm->rank)
-      continue;
-    wm_block_load(s->blocks, ids, u->block, &block);
-    WM_TRY(wm_evaluate_block(evaluator, &block, u->first, u->count, nll, err));
-    store(s, u, &block, nll);
-    done += u->cost;
-    wm_progress_update(progress, (int64_t)(done / total * (double)progress->total));
-  }
-cleanup:
-  free(nll);
-  wm_evaluator_free(evaluator);
-  wm_block_destroy(&block);
-  return status;
-}
 
 /* Every cell was written on one node and is zero on the others: a sum of bits is exact. */
 static void merge_nodes(wm_sweep_t *s) {
@@ -263,24 +111,15 @@ wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                          wm_error_t *err) {
   *out = (wm_sweep_t){.comm = comm, .model = model, .variants = variants, .blocks = blocks};
   const int64_t n = blocks->windows->n_predicted;
-  schedule_t schedule = {0};
-  wm_progress_t progress;
-  wm_status_t status = prepare_units(out, options->unit, err);
-  if (status == WM_OK)
-    status = schedule_create(wm_model_arch(model), variants, blocks, options->max_group, comm->size,
-                             &schedule, err);
-  WM_TRY(wm_agree(comm->world, status, err));
+  wm_status_t status;
+  WM_TRY(wm_agree(comm->world, prepare_units(out, options->unit, err), err));
   status = wm_shared_create(comm, variants->n * n * (int64_t)sizeof(float), "per-token losses",
                             &out->nll, err);
   WM_TRY(wm_agree(comm->world, status, err));
-  wm_progress_start(&progress, log, "sweep", "token losses", variants->n * n);
-  status = run_units(out, &schedule, model, surrogates, ids, options, &progress, err);
-  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(wm_sweep_evaluate(out, model, surrogates, ids, options, log, err));
   merge_nodes(out);
-  wm_progress_finish(&progress);
   WM_TRY(statistics(out, &options->bootstrap, err));
 cleanup:
-  schedule_destroy(&schedule);
   return status;
 }
 

@@ -13,6 +13,7 @@ typedef struct {
   const char *stage;   /* e.g. "fit"; borrowed */
   const char *unit;    /* what `done` counts, e.g. "tokens"; borrowed */
   int64_t done, total;
+  int64_t resumed; /* of `done`: was there at the start, says nothing of the rate */
   double start, last_shown;
   bool terminal, shown;
 } wm_progress_t;
@@ -20,6 +21,8 @@ typedef struct {
 /* Not collective. total <= 0: unknown, no time left is given. */
 void wm_progress_start(wm_progress_t *progress, const wm_log_t *log, const char *stage,
                        const char *unit, int64_t total);
+/* After the start: `done` is there from an earlier run. */
+void wm_progress_resume(wm_progress_t *progress, int64_t done);
 /* Says how much is done; prints when it is time. Cheap enough for every work item. */
 void wm_progress_update(wm_progress_t *progress, int64_t done);
 /* Ends the live line and logs the stage's total, rate and duration. */

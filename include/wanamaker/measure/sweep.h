@@ -1,9 +1,12 @@
 /* The sweep: every variant's loss at every predicted position (method.md, sections 2 and 6).
  *
- * Work units are (block of windows, group of variants). Which units there are depends on the
- * configuration alone; ranks take them by modelled cost, and each writes its own cells of the
- * node-shared [variant, token] array, which the nodes then merge. Given the same surrogates the
- * array is equal, bit for bit, for any number of ranks (at one number of threads).
+ * The result is made of cells (variant, block of windows). Which cells there are depends on the
+ * configuration alone; with whom a cell is computed does not matter to its bits, and so any number
+ * of ranks may cut what is left into units (block, group of variants) as suits them, take the units
+ * from a queue (par/queue.h), and leave cells that are done for other ranks to go on from
+ * (parts.h). Given the same surrogates the losses are equal, bit for bit, for any number of ranks
+ * and of interruptions (at one number of threads). Some kernels of CBLAS sum a row by its place in
+ * the stack: there the units are those of the configuration, done whole.
  *
  * Datasets that wm_sweep_write adds to sweep.h5:
  *   /tokens/id, /tokens/target          [N] int32    token at the position, token predicted there
@@ -27,11 +30,17 @@
 #include "wanamaker/par/comm.h"
 #include "wanamaker/par/shared.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
-  int64_t max_group;  /* most variants of a group */
-  int64_t stack_rows; /* see evaluate.h */
+  int64_t max_group;         /* most variants of a group; 0: chosen */
+  int64_t stack_rows;        /* see evaluate.h */
+  int64_t memory_bytes;      /* most workspace of a rank; 0: any */
+  double rate;               /* operations per second of a rank, as estimated; 0: unknown */
+  const char *parts;         /* folder of the parts; NULL: none are kept. Borrowed */
+  uint64_t parts_key;        /* of all that the losses depend on, but the cut into blocks */
+  double checkpoint_seconds; /* between parts; 0: only when stopped */
   wm_unit_kind_t unit;
   wm_bootstrap_t bootstrap;
 } wm_sweep_options_t;
@@ -41,17 +50,20 @@ typedef struct {
   const wm_model_t *model;
   const wm_variants_t *variants;
   const wm_blocks_t *blocks;
-  wm_shared_t nll;      /* [V, N] float32 once per node */
-  int32_t *units;       /* [N] bootstrap unit */
-  int64_t n_units;      /* of them */
-  wm_unit_kind_t unit;  /* resolved */
-  double perplexity;    /* of the full model */
-  wm_effect_t *effects; /* [V]; entry 0 holds the full model's perplexity and a delta of 0 */
-  int64_t non_finite;   /* variants with a loss that is not finite: their effects are NaN */
+  wm_shared_t nll;         /* [V, N] float32 once per node */
+  int32_t *units;          /* [N] bootstrap unit */
+  int64_t n_units;         /* of them */
+  wm_unit_kind_t unit;     /* resolved */
+  double perplexity;       /* of the full model */
+  wm_effect_t *effects;    /* [V]; entry 0 holds the full model's perplexity and a delta of 0 */
+  int64_t units_evaluated; /* by this rank */
+  int64_t non_finite;      /* variants with a loss that is not finite: their effects are NaN */
 } wm_sweep_t;
 
 /* Collective over comm->world. Evaluates all variants (ordered by first changed layer) on `blocks`
- * of the corpus `ids`, and the statistics. WM_NUMERICAL if a loss of the full model is not finite.
+ * of the corpus `ids`, from the parts on that an earlier run left, and the statistics. WM_NUMERICAL
+ * if a loss of the full model is not finite; WM_STOPPED after a stop request, when a part has been
+ * published. The caller removes the parts (wm_parts_remove) when it has published the result.
  * Destroy with wm_sweep_destroy (collective), also after a failure. */
 wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                          const wm_surrogates_t *surrogates, const wm_variants_t *variants,
@@ -70,9 +82,21 @@ wm_status_t wm_sweep_read(const wm_comm_t *comm, const char *path, const wm_mode
 wm_status_t wm_sweep_write(const wm_sweep_t *sweep, const int32_t *ids, wm_h5_t *file,
                            wm_error_t *err);
 
-/* Floating-point operations of the sweep, all ranks together, and what separate evaluations of
- * every variant would take. */
-void wm_sweep_flops(const wm_arch_t *arch, const wm_variants_t *variants, const wm_blocks_t *blocks,
-                    int64_t max_group, double *stacked, double *separate);
+/* Do a cell's bits depend on the cell alone with this build's products? */
+bool wm_sweep_cells_are_independent(void);
+
+/* How a sweep from the start is cut, and what it takes. */
+typedef struct {
+  int64_t max_group, stack_rows; /* what fits memory_bytes */
+  int64_t bytes;                 /* workspace of a rank */
+  int64_t group, units;          /* variants of a group, units in all */
+  double flops, separate; /* operations of all ranks together; of evaluating each variant alone */
+} wm_sweep_plan_t;
+
+/* Not collective; equal on all ranks. WM_USAGE, with what would fit, if not even one variant on one
+ * block fits memory_bytes. */
+wm_status_t wm_sweep_plan(const wm_comm_t *comm, const wm_model_t *model,
+                          const wm_variants_t *variants, const wm_blocks_t *blocks,
+                          const wm_sweep_options_t *options, wm_sweep_plan_t *out, wm_error_t *err);
 
 #endif

@@ -1,0 +1,207 @@
+/* The evaluation of a sweep: rounds of units from a queue, and a part after each. */
+#include "sweep_internal.h"
+#include "wanamaker/base/control.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/base/progress.h"
+#include "wanamaker/measure/evaluate.h"
+#include "wanamaker/par/queue.h"
+
+#include <string.h>
+
+/* What a rank works with in all rounds. */
+typedef struct {
+  wm_sweep_t *sweep;
+  const wm_sweep_options_t *options;
+  const int32_t *ids;
+  wm_sweep_plan_t plan;
+  wm_parts_t *parts;
+  wm_evaluator_t *evaluator;
+  wm_block_t block;
+  float *nll; /* [1 + most variants of a unit, block predictions] */
+  wm_progress_t progress;
+  double rate; /* operations per second of a rank; 0: unknown */
+} rounds_t;
+
+static wm_status_t prepare(rounds_t *r, wm_model_t *model, const wm_surrogates_t *surrogates,
+                           wm_error_t *err) {
+  const wm_sweep_t *s = r->sweep;
+  void *memory;
+  wm_status_t status;
+  WM_TRY(wm_block_create(s->blocks, &r->block, err));
+  WM_TRY(wm_evaluator_create(model, surrogates, s->variants, s->blocks, r->plan.max_group,
+                             r->plan.stack_rows, &r->evaluator, err));
+  WM_TRY(wm_alloc(&memory, (1 + r->plan.max_group) * s->blocks->max_rows, sizeof(float), "losses",
+                  err));
+  r->nll = memory;
+cleanup:
+  return status;
+}
+
+static void destroy(rounds_t *r) {
+  wm_parts_free(r->parts);
+  wm_evaluator_free(r->evaluator);
+  wm_block_destroy(&r->block);
+  free(r->nll);
+}
+
+static int64_t all_losses(const rounds_t *r) {
+  return r->sweep->variants->n * r->sweep->blocks->windows->n_predicted;
+}
+
+/* --- one round ----------------------------------------------------------------------------------
+ */
+
+/* A unit's losses into the node's array: those cells that nobody had. */
+static void store(rounds_t *r, const wm_unit_t *u) {
+  wm_sweep_t *s = r->sweep;
+  float *all = s->nll.data;
+  const int64_t n = s->blocks->windows->n_predicted, own = r->block.n_predictions;
+  for (int64_t i = u->trunk ? 0 : 1; i <= u->count; i++) {
+    int64_t variant = i == 0 ? 0 : u->first + i - 1;
+    if (wm_parts_has(r->parts, variant, u->block))
+      continue;
+    memcpy(all + variant * n + r->block.first_prediction, r->nll + i * own,
+           (size_t)own * sizeof *all);
+    wm_parts_add(r->parts, variant, u->block);
+  }
+  s->units_evaluated++;
+}
+
+/* Units from the queue until it has no more for this rank. After a failure the rank takes what is
+ * left without doing it: so the round ends for all. Not collective. */
+static wm_status_t work(rounds_t *r, const wm_units_t *units, wm_queue_t *queue, wm_error_t *err) {
+  const int64_t before = r->progress.done, left = all_losses(r) - before;
+  wm_status_t status = WM_OK;
+  for (int64_t item; wm_queue_next(queue, &item);) {
+    const wm_unit_t *u = &units->units[item];
+    if (status != WM_OK)
+      continue;
+    wm_block_load(r->sweep->blocks, r->ids, u->block, &r->block);
+    status = wm_evaluate_block(r->evaluator, &r->block, u->first, u->count, r->nll, err);
+    if (status == WM_OK)
+      store(r, u);
+    else if (status == WM_STOPPED)
+      wm_queue_return(queue, item);
+    if (status == WM_STOPPED)
+      status = WM_OK; /* the queue ends the round for all */
+    double part = wm_queue_done(queue) / units->total;
+    wm_progress_update(&r->progress, before + (int64_t)(part * (double)left));
+  }
+  return status;
+}
+
+/* Collective. */
+static wm_status_t make_queue(rounds_t *r, wm_units_t *units, wm_queue_t **out, wm_error_t *err) {
+  const wm_sweep_t *s = r->sweep;
+  const wm_arch_t *arch = wm_model_arch(s->model);
+  int64_t group = r->plan.max_group;
+  void *cost = NULL;
+  wm_status_t status;
+  if (r->options->max_group > 0 || !wm_sweep_cells_are_independent())
+    status = wm_units_cut(arch, s->variants, s->blocks, r->parts, group, units, err);
+  else
+    status = wm_units_choose(arch, s->variants, s->blocks, r->parts, group,
+                             wm_sweep_unit_flops(r->options, r->rate), s->comm->size, units, &group,
+                             err);
+  if (status == WM_OK)
+    status = wm_alloc(&cost, units->n, sizeof(double), "cost of the units", err);
+  WM_TRY(wm_agree(s->comm->world, status, err));
+  for (int64_t i = 0; i < units->n; i++)
+    ((double *)cost)[i] = units->units[i].cost;
+  WM_TRY(wm_queue_create(s->comm, cost, units->n, out, err));
+cleanup:
+  free(cost);
+  return status;
+}
+
+/* What a rank does in a second, now that a round has been timed. */
+static void learn_rate(rounds_t *r, const wm_queue_t *queue) {
+  const wm_comm_t *comm = r->sweep->comm;
+  double done = wm_queue_done(queue);
+  wm_broadcast(comm->world, 0, &done, sizeof done);
+  if (done > 0)
+    r->rate = done / comm->size / r->options->checkpoint_seconds;
+}
+
+/* Collective. One round and the exchange of what is finished. */
+static wm_status_t run_round(rounds_t *r, wm_round_t *why, wm_error_t *err) {
+  wm_units_t units = {0};
+  wm_queue_t *queue = NULL;
+  wm_status_t status;
+  WM_TRY(make_queue(r, &units, &queue, err));
+  wm_queue_open(queue, r->options->checkpoint_seconds);
+  status = work(r, &units, queue, err);
+  *why = wm_queue_close(queue);
+  WM_TRY(wm_agree(r->sweep->comm->world, status, err));
+  if (*why == WM_ROUND_TIME)
+    learn_rate(r, queue);
+  wm_shared_sync(&r->sweep->nll);
+  wm_parts_share(r->parts);
+  wm_progress_update(&r->progress, wm_parts_losses(r->parts));
+cleanup:
+  wm_queue_free(queue);
+  wm_units_destroy(&units);
+  return status;
+}
+
+/* --- all rounds ---------------------------------------------------------------------------------
+ */
+
+static double percent(const rounds_t *r) {
+  return 100.0 * (double)wm_parts_losses(r->parts) / (double)all_losses(r);
+}
+
+/* Collective. */
+static wm_status_t begin(rounds_t *r, wm_model_t *model, const wm_surrogates_t *surrogates,
+                         const wm_log_t *log, wm_error_t *err) {
+  wm_sweep_t *s = r->sweep;
+  const wm_sweep_options_t *o = r->options;
+  wm_status_t status = wm_sweep_plan(s->comm, model, s->variants, s->blocks, o, &r->plan, err);
+  if (status == WM_OK)
+    status = prepare(r, model, surrogates, err);
+  WM_TRY(wm_agree(s->comm->world, status, err));
+  WM_TRY(wm_parts_create(s->comm, s->blocks, s->variants->n, o->parts, o->parts_key, log, &r->parts,
+                         err));
+  WM_TRY(wm_parts_read(r->parts, s->nll.data, err));
+  if (wm_parts_losses(r->parts) > 0)
+    wm_log(log, WM_LOG_INFO, "sweep: resuming: %.0f %% of the losses are there (parts in %s)",
+           percent(r), o->parts);
+  wm_progress_start(&r->progress, log, "sweep", "token losses", all_losses(r));
+  wm_progress_resume(&r->progress, wm_parts_losses(r->parts));
+cleanup:
+  return status;
+}
+
+static wm_status_t stopped(const rounds_t *r, wm_error_t *err) {
+  if (r->options->parts == NULL)
+    return wm_fail(err, WM_STOPPED, "sweep: stopped on request");
+  return wm_fail(
+      err, WM_STOPPED,
+      "sweep: %.1f %% of the losses are kept in %s; the same command goes on from there, "
+      "on any number of ranks",
+      percent(r), r->options->parts);
+}
+
+wm_status_t wm_sweep_evaluate(wm_sweep_t *s, wm_model_t *model, const wm_surrogates_t *surrogates,
+                              const int32_t *ids, const wm_sweep_options_t *options,
+                              const wm_log_t *log, wm_error_t *err) {
+  rounds_t r = {.sweep = s, .options = options, .ids = ids, .rate = options->rate};
+  wm_status_t status;
+  WM_TRY(begin(&r, model, surrogates, log, err));
+  while (wm_parts_losses(r.parts) < all_losses(&r)) {
+    wm_round_t why;
+    WM_TRY(run_round(&r, &why, err));
+    if (wm_parts_losses(r.parts) == all_losses(&r))
+      break; /* sweep.h5 comes at once */
+    if (why != WM_ROUND_DONE)
+      WM_TRY(wm_parts_publish(r.parts, s->nll.data, err));
+    if (why == WM_ROUND_STOPPED) {
+      status = stopped(&r, err);
+      goto cleanup;
+    }
+  }
+  wm_progress_finish(&r.progress);
+cleanup:
+  destroy(&r);
+  return status;
+}
