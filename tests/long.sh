@@ -3,7 +3,7 @@
 # backend, MPICH, sanitizers, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap kills cblas mpich sanitizers fuzz
+#                                            overlap kills cblas mpich sanitizers slurm fuzz
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -81,6 +81,16 @@ sanitizers() {
       ctest --output-on-failure --timeout 1200)
 }
 
+# What one node can't show; root alone can make nodes.
+two_nodes() {
+  [ "$(id -u)" -eq 0 ] || {
+    echo "left out: needs root"
+    return 0
+  }
+  wm_install slurm-wlm munge iproute2
+  bash tests/slurm/check.sh "$build"
+}
+
 fuzz() {
   bash tests/fuzz/run.sh 60
 }
@@ -94,6 +104,7 @@ part kills "50 kills and stops of a run" kills
 part cblas "CBLAS backend" cblas
 part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
+part slurm "two Slurm nodes" two_nodes
 part fuzz "fuzz targets" fuzz
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -5,6 +5,7 @@
 #include "wanamaker/base/timer.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ enum { TAG_REPORT = 1, TAG_ANSWER = 2, NAME_SIZE = 32 };
 enum { HELD, WATCHING, STOPPING, CANCELLED }; /* what the thread is told */
 
 static const double LONGEST_NAP = 0.25, LAST_NAP = 2e-3; /* seconds */
-enum { NAPS_PER_LIMIT = 40, ALONE_FACTOR = 10 };
+enum { NAPS_PER_LIMIT = 40, ALONE_FACTOR = 10, ABORT_SECONDS = 5 };
 
 /* What a rank tells rank 0, which answers with nothing but the fact. */
 typedef struct {
@@ -67,13 +68,21 @@ static report_t own_report(bool last) {
   return r;
 }
 
+static void leave(int signal_number) {
+  (void)signal_number;
+  _exit(WM_STALLED);
+}
+
 /* Ends the run. MPI_Abort reaches all ranks, those too that nobody else watches; where this thread
- * may not call MPI, the exit of one rank makes the launcher end the others. */
+ * may not call MPI, the exit of one rank makes the launcher end the others. On a node that is cut
+ * off MPI_Abort waits for ever: the alarm ends the process. */
 static void end_run(const wm_watchdog_t *w, const char *message) {
   fprintf(stderr, "wanamaker: %s: %s; see watchdog.seconds\n", wm_status_name(WM_STALLED), message);
+  signal(SIGALRM, leave);
+  alarm(ABORT_SECONDS);
   if (w->reports || w->size == 1)
     MPI_Abort(w->channel, WM_STALLED);
-  _exit(WM_STALLED);
+  leave(SIGALRM);
 }
 
 static int order_of(wm_watchdog_t *w) {

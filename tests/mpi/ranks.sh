@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # The program on 1, 2, 3 and 4 ranks: tokens.h5 equal byte for byte; given the same surrogates,
 # sweep.h5's data equal bit for bit; a second run does nothing.
-#   ranks.sh WANAMAKER MPIEXEC MODEL_DIR
+#   ranks.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see, for its files)
 set -euo pipefail
 program=$1 mpiexec=$2 model=$3
-work=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # memory syncs at once
+memory=$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) # syncs at once
+work=$(mktemp -d -p "${WM_TEST_WORK:-$memory}")
 trap 'rm -rf -- "$work"' EXIT
 
 fail() {
