@@ -154,6 +154,7 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
   wm_status_t status = wm_h5_open(comm->world, path, &file, err);
   if (status != WM_OK)
     return status;
+  WM_TRY(wm_h5_verify(file, err));
   WM_TRY(wm_agree(comm->world, check_shape(file, n_layers, d, &n, err), err));
   WM_TRY(wm_agree(comm->world, allocate(n, n_layers, d, &s, err), err));
   WM_TRY(wm_agree(comm->world, read_table(s, file, err), err));
