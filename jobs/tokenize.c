@@ -18,32 +18,35 @@ typedef struct {
   int ids; /* an .npy array: there is no text to encode */
 } origin_t;
 
-/* Rank 0 looks at the files; all get the result. Collective. */
+/* Rank 0 only. */
+static wm_status_t look_at_tokenizer(const wm_run_t *run, origin_t *out, wm_error_t *err) {
+  wm_tokenizer_t *tokenizer = NULL;
+  if (wm_tokenizer_dir(run)[0] == '\0')
+    return wm_fail(err, WM_USAGE, "tokenizer.path or model.path must be given");
+  wm_status_t status = wm_tokenizer_open(wm_tokenizer_dir(run), &tokenizer, err);
+  if (status == WM_OK)
+    out->tokenizer = wm_tokenizer_fingerprint(tokenizer);
+  wm_tokenizer_close(tokenizer);
+  return status;
+}
+
+/* Collective. All ranks read the corpus, rank 0 the tokenizer. */
 static wm_status_t find_origin(const wm_run_t *run, const wm_corpus_spec_t *spec, origin_t *out,
                                wm_error_t *err) {
   wm_corpus_t *corpus = NULL;
-  wm_tokenizer_t *tokenizer = NULL;
-  wm_status_t status = WM_OK;
   *out = (origin_t){0};
-  if (run->comm->rank == 0) {
-    status = wm_corpus_open(spec, &corpus, err);
-    if (status == WM_OK) {
-      out->corpus = wm_corpus_fingerprint(corpus);
-      out->bytes = wm_corpus_bytes(corpus);
-      out->ids = wm_corpus_format(corpus) == WM_CORPUS_NPY;
-    }
-    if (status == WM_OK && !out->ids && wm_tokenizer_dir(run)[0] == '\0')
-      status = wm_fail(err, WM_USAGE, "tokenizer.path or model.path must be given");
-    if (status == WM_OK && !out->ids)
-      status = wm_tokenizer_open(wm_tokenizer_dir(run), &tokenizer, err);
-    if (status == WM_OK && !out->ids)
-      out->tokenizer = wm_tokenizer_fingerprint(tokenizer);
-    wm_tokenizer_close(tokenizer);
-    wm_corpus_close(corpus);
+  wm_status_t status = wm_corpus_open(spec, &corpus, err);
+  if (status == WM_OK) {
+    out->bytes = wm_corpus_bytes(corpus);
+    out->ids = wm_corpus_format(corpus) == WM_CORPUS_NPY;
   }
-  status = wm_agree(run->comm->world, status, err);
-  if (status == WM_OK)
-    MPI_Bcast(out, (int)sizeof *out, MPI_BYTE, 0, run->comm->world);
+  if (status == WM_OK && !out->ids && run->comm->rank == 0)
+    status = look_at_tokenizer(run, out, err);
+  WM_TRY(wm_agree(run->comm->world, status, err));
+  WM_TRY(wm_corpus_fingerprint(run->comm, corpus, &out->corpus, err));
+  wm_broadcast(run->comm->world, 0, out, sizeof *out);
+cleanup:
+  wm_corpus_close(corpus);
   return status;
 }
 
@@ -70,10 +73,25 @@ static bool is_complete(const wm_run_t *run, const char *path, const origin_t *o
   return same;
 }
 
-static void show_progress(void *context, int64_t done, int64_t total) {
-  wm_progress_t *progress = context;
-  progress->total = total;
-  wm_progress_update(progress, done);
+/* Encoding, then writing. */
+typedef struct {
+  const wm_log_t *log;
+  wm_progress_t encoding, writing;
+} progress_t;
+
+static void show_encoded(void *context, int64_t done, int64_t total) {
+  progress_t *p = context;
+  p->encoding.total = total;
+  wm_progress_update(&p->encoding, done);
+}
+
+static void show_written(void *context, int64_t done, int64_t total) {
+  progress_t *p = context;
+  if (p->writing.stage == NULL) {
+    wm_progress_finish(&p->encoding);
+    wm_progress_start(&p->writing, p->log, "tokenize: writing", "blocks", total);
+  }
+  wm_progress_update(&p->writing, done);
 }
 
 /* The settings that tokens depend on: not the whole configuration, so that the same tokens are the
@@ -89,18 +107,21 @@ static void settings_text(const wm_run_t *run, const char *name, const wm_corpus
 
 static wm_status_t encode(const wm_run_t *run, const char *name, const wm_corpus_spec_t *spec,
                           const origin_t *origin, const char *path, wm_error_t *err) {
-  wm_progress_t progress;
+  progress_t progress = {.log = run->log};
   wm_encode_stats_t s;
   char settings[2 * WM_PATH_SIZE];
   settings_text(run, name, spec, settings, sizeof settings);
-  wm_progress_start(&progress, run->log, "tokenize", "bytes of this rank", origin->bytes);
+  wm_progress_start(&progress.encoding, run->log, "tokenize", origin->ids ? "ids" : "bytes",
+                    origin->bytes);
   bool documents = strcmp(wm_encoding_of(run), "documents") == 0;
   wm_encode_request_t request = {.corpus = *spec,
                                  .mode = documents ? WM_ENCODE_DOCUMENTS : WM_ENCODE_STREAM,
                                  .tokenizer_dir = origin->ids ? NULL : wm_tokenizer_dir(run),
                                  .out_path = path,
                                  .configuration = settings,
-                                 .progress = show_progress,
+                                 .corpus_fingerprint = origin->corpus,
+                                 .encoded = show_encoded,
+                                 .written = show_written,
                                  .context = &progress};
   double start = wm_seconds();
   wm_status_t status = wm_encode_corpus(run->comm, &request, run->log, &s, err);
@@ -150,60 +171,11 @@ wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *e
   return status;
 }
 
-/* Collective. True if rank 0 sees the file. */
-static bool is_there(const wm_run_t *run, const char *path) {
-  int there = run->comm->rank == 0 && wm_file_exists(path);
+/* Collective. True if rank 0 sees both files. */
+static bool both_there(const wm_run_t *run, const char *a, const char *b) {
+  int there = run->comm->rank == 0 && wm_file_exists(a) && wm_file_exists(b);
   MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
   return there != 0;
-}
-
-static bool has_tokenizer(const char *dir) {
-  static const char *const names[] = {"tokenizer.json", "vocab.json"};
-  bool found = false;
-  for (int i = 0; i < 2 && !found; i++) {
-    char path[WM_PATH_SIZE];
-    found = snprintf(path, sizeof path, "%s/%s", dir, names[i]) < (int)sizeof path &&
-            wm_file_exists(path);
-  }
-  return found;
-}
-
-/* WM_INPUT unless the tokens at `path`, of fingerprint `found`, are those of the tokenizer in
- * `dir`. */
-static wm_status_t compare_tokenizer(const char *path, const char *found, const char *dir,
-                                     wm_error_t *err) {
-  wm_tokenizer_t *tokenizer;
-  char here[WM_STAGE_KEY_SIZE];
-  wm_status_t status = wm_tokenizer_open(dir, &tokenizer, err);
-  if (status != WM_OK)
-    return status;
-  snprintf(here, sizeof here, "%016" PRIx64, wm_tokenizer_fingerprint(tokenizer));
-  wm_tokenizer_close(tokenizer);
-  if (strcmp(found, here) != 0)
-    return wm_fail(err, WM_INPUT,
-                   "%s was made by another tokenizer (fingerprint %s) than the one in %s (%s)",
-                   path, found, dir, here);
-  return WM_OK;
-}
-
-/* Collective. WM_INPUT if the tokens at `path`, whose text is gone, are another tokenizer's than
- * the settings name. Ids that were given have none. */
-static wm_status_t same_tokenizer(const wm_run_t *run, const char *path, wm_error_t *err) {
-  wm_h5_t *file = NULL;
-  char *found = NULL, *encoding = NULL;
-  const char *dir = wm_tokenizer_dir(run);
-  wm_status_t status;
-  WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
-  WM_TRY(wm_h5_get_string(file, "/", "tokenizer_fingerprint", &found, err));
-  WM_TRY(wm_h5_get_string(file, "/", "encoding", &encoding, err));
-  if (run->comm->rank == 0 && strcmp(encoding, "ids") != 0 && has_tokenizer(dir))
-    status = compare_tokenizer(path, found, dir, err);
-  status = wm_agree(run->comm->world, status, err);
-cleanup:
-  free(found);
-  free(encoding);
-  wm_h5_close(file);
-  return status;
 }
 
 wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
@@ -214,12 +186,8 @@ wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
     wm_corpus_spec_t spec = wm_corpus_spec(run, name);
     origin_t origin;
     WM_TRY(wm_tokens_path(run, name, path, err));
-    if (!is_there(run, path))
+    if (!both_there(run, path, spec.path))
       continue;
-    if (!is_there(run, spec.path)) {
-      WM_TRY(same_tokenizer(run, path, err));
-      continue;
-    }
     WM_TRY(find_origin(run, &spec, &origin, err));
     wm_h5_t *file;
     WM_TRY(wm_h5_open(run->comm->world, path, &file, err));

@@ -1,6 +1,7 @@
 #include "wanamaker/io/corpus.h"
 
 #include "corpus_formats.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/files.h"
@@ -9,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+
+static const int64_t HASH_BYTES = 64 << 20; /* a block of the fingerprint */
 
 struct wm_corpus {
   char *path, *field;
@@ -33,6 +36,15 @@ static wm_corpus_format_t format_of_name(const char *path) {
   return WM_CORPUS_TEXT;
 }
 
+/* All ranks read the file, from any place: no pipe can be a corpus. */
+static wm_status_t open_map(wm_corpus_t *c, wm_error_t *err) {
+  if (strcmp(c->path, "-") == 0)
+    return wm_fail(
+        err, WM_INPUT,
+        "-: standard input cannot be a corpus, which all ranks read at once: give a file");
+  return wm_map_open(c->path, &c->map, err);
+}
+
 wm_status_t wm_corpus_open(const wm_corpus_spec_t *spec, wm_corpus_t **out, wm_error_t *err) {
   void *memory = NULL;
   wm_status_t status;
@@ -43,7 +55,7 @@ wm_status_t wm_corpus_open(const wm_corpus_spec_t *spec, wm_corpus_t **out, wm_e
   c->keep_newline = spec->keep_newline;
   WM_TRY(wm_strdup(&c->path, spec->path, err));
   WM_TRY(wm_strdup(&c->field, spec->field != NULL ? spec->field : "text", err));
-  WM_TRY(wm_map_open(spec->path, &c->map, err));
+  WM_TRY(open_map(c, err));
   if (c->map.bytes == 0)
     status = wm_fail(err, WM_INPUT, "%s: the corpus is empty", spec->path);
   else if (c->format == WM_CORPUS_NPY)
@@ -73,12 +85,47 @@ int64_t wm_corpus_bytes(const wm_corpus_t *corpus) {
   return corpus->map.bytes;
 }
 
-uint64_t wm_corpus_fingerprint(const wm_corpus_t *c) {
+/* Not collective. Hash of block k of the file. */
+static uint64_t block_hash(const wm_corpus_t *c, int64_t k) {
+  int64_t begin = k * HASH_BYTES, left = c->map.bytes - begin;
+  return wm_hash((const char *)c->map.data + begin, (size_t)(left < HASH_BYTES ? left : HASH_BYTES),
+                 0);
+}
+
+/* Not collective. This rank's share of the blocks. */
+static wm_status_t hash_blocks(const wm_comm_t *comm, const wm_corpus_t *c, int64_t blocks,
+                               uint64_t *hashes, wm_error_t *err) {
+  int64_t first, n;
+  wm_partition(blocks, comm->size, comm->rank, &first, &n);
+  for (int64_t k = first; k < first + n; k++) {
+    if (wm_stop_requested())
+      return wm_fail(err, WM_STOPPED, "%s: stopped by %s while it was fingerprinted", c->path,
+                     wm_stop_reason());
+    hashes[k] = block_hash(c, k);
+    wm_pulse();
+  }
+  return WM_OK;
+}
+
+wm_status_t wm_corpus_fingerprint(const wm_comm_t *comm, const wm_corpus_t *c, uint64_t *out,
+                                  wm_error_t *err) {
+  const int64_t blocks = (c->map.bytes + HASH_BYTES - 1) / HASH_BYTES;
   int64_t settings[2] = {c->format, c->format != WM_CORPUS_NPY && c->keep_newline};
-  uint64_t hash = wm_hash(settings, sizeof settings, 0);
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, blocks, sizeof(uint64_t), c->path, err);
+  uint64_t *hashes = memory;
+  if (status == WM_OK)
+    status = hash_blocks(comm, c, blocks, hashes, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  wm_sum_i64(comm->world, memory, blocks); /* every block is hashed by one rank, 0 on the others */
+  *out = wm_hash(settings, sizeof settings, 0);
   if (c->format == WM_CORPUS_JSONL)
-    hash = wm_hash(c->field, strlen(c->field), hash);
-  return wm_hash(c->map.data, (size_t)c->map.bytes, hash);
+    *out = wm_hash(c->field, strlen(c->field), *out);
+  *out = wm_hash(&c->map.bytes, sizeof c->map.bytes, *out);
+  *out = wm_hash(hashes, (size_t)blocks * sizeof *hashes, *out);
+cleanup:
+  free(memory);
+  return status;
 }
 
 /* Position behind the line that holds `byte`. */

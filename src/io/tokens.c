@@ -10,125 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool known_encoding(const char *encoding) {
+bool wm_tokens_known_encoding(const char *encoding) {
   static const char *const known[] = {"documents", "stream", "ids"};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
     if (strcmp(encoding, known[i]) == 0)
       return true;
   return false;
 }
-
-/* ---- writing ---- */
-
-/* Where this rank's shard lies in the corpus. */
-typedef struct {
-  int64_t first_token, first_row; /* of the shard */
-  int64_t tokens, rows;           /* of the corpus */
-} place_t;
-
-/* Collective. */
-static place_t find_place(const wm_comm_t *comm, const wm_token_shard_t *s) {
-  int64_t own[2] = {s->n_tokens, s->n_rows}, before[2] = {0, 0};
-  MPI_Exscan(own, before, 2, MPI_INT64_T, MPI_SUM, comm->world);
-  if (comm->rank == 0) /* what it receives there is not defined */
-    before[0] = before[1] = 0;
-  wm_sum_i64(comm->world, own, 2);
-  return (place_t){before[0], before[1], own[0], own[1]};
-}
-
-/* Not collective. Broken rows are a bug; ids come from files. */
-static wm_status_t check_shard(const wm_token_shard_t *s, const place_t *at,
-                               const wm_tokens_info_t *info, wm_error_t *err) {
-  for (int64_t r = 0; r < s->n_rows; r++)
-    assert(s->row_first_token[r] >= (r > 0 ? s->row_first_token[r - 1] : 0) &&
-           s->row_first_token[r] <= s->n_tokens);
-  if (at->tokens == 0)
-    return wm_fail(err, WM_INPUT, "%s: the corpus has no tokens", info->corpus);
-  for (int64_t i = 0; i < s->n_tokens; i++)
-    if (s->ids[i] < 0 || s->ids[i] >= info->vocab_size)
-      return wm_fail(err, WM_INPUT, "%s: token %" PRId64 " has id %d, outside of [0, %" PRId64 ")",
-                     info->corpus, at->first_token + i, (int)s->ids[i], info->vocab_size);
-  return WM_OK;
-}
-
-/* Collective. */
-static wm_status_t write_attributes(wm_h5_t *file, const wm_tokens_info_t *info, wm_error_t *err) {
-  char corpus_hash[17], tokenizer_hash[17];
-  snprintf(corpus_hash, sizeof corpus_hash, "%016" PRIx64, info->corpus_fingerprint);
-  snprintf(tokenizer_hash, sizeof tokenizer_hash, "%016" PRIx64, info->tokenizer_fingerprint);
-  wm_status_t status;
-  WM_TRY(wm_h5_set_string(file, "/", "encoding", info->encoding, err));
-  WM_TRY(wm_h5_set_string(file, "/", "corpus", info->corpus, err));
-  WM_TRY(wm_h5_set_string(file, "/", "corpus_fingerprint", corpus_hash, err));
-  WM_TRY(wm_h5_set_string(file, "/", "tokenizer_fingerprint", tokenizer_hash, err));
-  WM_TRY(wm_h5_set_int(file, "/", "vocab_size", info->vocab_size, err));
-  WM_TRY(wm_h5_set_int(file, "/", "replaced", info->replaced, err));
-  WM_TRY(wm_h5_set_string(file, "/", "configuration", info->configuration, err));
-cleanup:
-  return status;
-}
-
-/* Collective. */
-static wm_status_t make_datasets(wm_h5_t *file, const place_t *at, wm_error_t *err) {
-  const int64_t entries = at->rows + 1;
-  wm_status_t status;
-  WM_TRY(wm_h5_dataset(file, "/tokens", H5T_STD_I32LE, 1, &at->tokens,
-                       "[tokens] token ids in corpus order", err));
-  WM_TRY(wm_h5_dataset(file, "/rows/first_token", H5T_STD_I64LE, 1, &entries,
-                       "[rows + 1] index of the first token that begins in the row or later; the "
-                       "last entry is the number of tokens",
-                       err));
-  WM_TRY(wm_h5_dataset(file, "/rows/flags", H5T_STD_U8LE, 1, &at->rows,
-                       "[rows] bit 0: blank; bit 1: an article begins (level-1 heading)", err));
-cleanup:
-  return status;
-}
-
-/* Collective. `first_token` are the shard's entries, counted in the corpus; the last rank's array
- * has the final one too. */
-static wm_status_t write_shard(wm_h5_t *file, const wm_comm_t *comm, const place_t *at,
-                               const wm_token_shard_t *s, const int64_t *first_token,
-                               wm_error_t *err) {
-  const int64_t entries = s->n_rows + (comm->rank == comm->size - 1);
-  wm_status_t status;
-  WM_TRY(make_datasets(file, at, err));
-  WM_TRY(
-      wm_h5_write(file, "/tokens", H5T_NATIVE_INT32, &at->first_token, &s->n_tokens, s->ids, err));
-  WM_TRY(wm_h5_write(file, "/rows/first_token", H5T_NATIVE_INT64, &at->first_row, &entries,
-                     first_token, err));
-  WM_TRY(wm_h5_write(file, "/rows/flags", H5T_NATIVE_UINT8, &at->first_row, &s->n_rows,
-                     s->row_flags, err));
-cleanup:
-  return status;
-}
-
-wm_status_t wm_tokens_write(const wm_comm_t *comm, const char *path, const wm_token_shard_t *shard,
-                            const wm_tokens_info_t *info, wm_error_t *err) {
-  assert(known_encoding(info->encoding));
-  wm_h5_t *file = NULL;
-  void *memory = NULL;
-  place_t at = find_place(comm, shard);
-  wm_status_t status = check_shard(shard, &at, info, err);
-  if (status == WM_OK)
-    status = wm_alloc(&memory, shard->n_rows + 1, sizeof(int64_t), "rows of a corpus", err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  int64_t *first_token = memory;
-  for (int64_t r = 0; r < shard->n_rows; r++)
-    first_token[r] = at.first_token + shard->row_first_token[r];
-  first_token[shard->n_rows] = at.tokens;
-  WM_TRY(wm_h5_create(comm->world, path, &file, err));
-  WM_TRY(write_attributes(file, info, err));
-  WM_TRY(write_shard(file, comm, &at, shard, first_token, err));
-  wm_h5_t *finished = file;
-  file = NULL; /* gone after this, whatever comes of it */
-  status = wm_h5_publish(finished, err);
-cleanup:
-  wm_h5_close(file);
-  free(memory);
-  return status;
-}
-
-/* ---- reading ---- */
 
 struct wm_tokens {
   int64_t count, rows;
@@ -178,7 +66,7 @@ static wm_status_t read_attributes(wm_h5_t *file, wm_tokens_t *t, wm_error_t *er
   WM_TRY(read_fingerprint(file, "tokenizer_fingerprint", &t->info.tokenizer_fingerprint, err));
   WM_TRY(wm_h5_get_int(file, "/", "vocab_size", &t->info.vocab_size, err));
   WM_TRY(wm_h5_get_int(file, "/", "replaced", &t->info.replaced, err));
-  if (!known_encoding(t->encoding))
+  if (!wm_tokens_known_encoding(t->encoding))
     status = wm_fail(err, WM_INPUT,
                      "%s: attribute \"encoding\" is \"%s\"; expected documents, stream or ids",
                      t->path, t->encoding);

@@ -1,10 +1,12 @@
 #include "wanamaker/text/encode.h"
 
 #include "shard.h"
-#include "wanamaker/base/mem.h"
+#include "wanamaker/base/control.h"
+#include "wanamaker/base/timer.h"
 #include "wanamaker/io/tokens.h"
 
-#include <stdlib.h>
+enum { PIECE_BYTES = 1 << 20 };
+static const double ROUND_SECONDS = 0.5; /* between the ranks' meetings */
 
 /* Not collective. */
 static wm_status_t open_inputs(const wm_encode_request_t *request, wm_corpus_t **corpus,
@@ -19,76 +21,102 @@ static wm_status_t open_inputs(const wm_encode_request_t *request, wm_corpus_t *
   return WM_OK;
 }
 
-/* Not collective. */
-static wm_status_t encode_share(const wm_comm_t *comm, const wm_encode_request_t *request,
-                                const wm_corpus_t *corpus, wm_tokenizer_t *tokenizer,
-                                wm_shard_t *shard, wm_error_t *err) {
-  if (wm_corpus_format(corpus) == WM_CORPUS_NPY)
-    return wm_shard_ids(corpus, comm->rank, comm->size, shard, err);
-  if (request->mode == WM_ENCODE_DOCUMENTS)
-    return wm_shard_documents(corpus, tokenizer, comm->rank, comm->size, request, shard, err);
-  return wm_shard_stream(corpus, tokenizer, comm->rank, comm->size, request, shard, err);
+/* Not collective. Works through this rank's share for a while. */
+static wm_status_t encode_for_a_while(const wm_encode_request_t *request, wm_shard_t *shard,
+                                      wm_tokens_writer_t *writer, int32_t *largest,
+                                      wm_error_t *err) {
+  const double until = wm_seconds() + ROUND_SECONDS;
+  wm_status_t status = WM_OK;
+  while (status == WM_OK && !shard->finished && wm_seconds() < until) {
+    wm_token_part_t piece;
+    WM_TRY(wm_shard_next(shard, &piece, err));
+    WM_TRY(wm_tokens_append(writer, &piece, err));
+    for (int64_t i = 0; request->tokenizer_dir == NULL && i < piece.n_tokens; i++)
+      *largest = piece.ids[i] > *largest ? piece.ids[i] : *largest;
+    wm_pulse();
+    if (wm_stop_requested())
+      status = wm_fail(err, WM_STOPPED, "%s: stopped by %s while it was tokenised",
+                       request->corpus.path, wm_stop_reason());
+  }
+cleanup:
+  return status;
+}
+
+/* Collective. The ranks meet after every while: a failure or a request to stop on one of them ends
+ * the work of all, and progress is that of all. */
+static wm_status_t encode_shares(const wm_comm_t *comm, const wm_encode_request_t *request,
+                                 wm_shard_t *shard, wm_tokens_writer_t *writer, int32_t *largest,
+                                 wm_error_t *err) {
+  int64_t left;
+  do {
+    wm_status_t status = encode_for_a_while(request, shard, writer, largest, err);
+    status = wm_agree(comm->world, status, err);
+    if (status != WM_OK)
+      return status;
+    int64_t sums[3] = {shard->done, shard->share.end - shard->share.begin, !shard->finished};
+    wm_sum_i64(comm->world, sums, 3);
+    left = sums[2];
+    if (request->encoded != NULL)
+      request->encoded(request->context, sums[0], sums[1]);
+  } while (left > 0);
+  return WM_OK;
 }
 
 /* Collective. */
 static wm_encode_stats_t sum_up(const wm_comm_t *comm, const wm_corpus_t *corpus,
-                                const wm_shard_t *shard) {
-  int64_t sums[4] = {shard->tokens.count, shard->rows, shard->documents, shard->replaced};
+                                const wm_shard_t *shard, const wm_tokens_writer_t *writer) {
+  int64_t sums[4] = {0, 0, shard->documents, shard->replaced};
+  wm_tokens_appended(writer, &sums[0], &sums[1]);
   wm_sum_i64(comm->world, sums, 4);
   return (wm_encode_stats_t){sums[0], sums[1], sums[2], sums[3], wm_corpus_bytes(corpus)};
 }
 
-/* Collective. Largest id in all shards, -1 if there are no tokens. */
-static wm_status_t largest_id(const wm_comm_t *comm, const wm_shard_t *shard, int64_t *largest,
-                              wm_error_t *err) {
-  int64_t *of_rank = NULL;
-  wm_status_t status = wm_alloc((void **)&of_rank, comm->size, sizeof *of_rank, "largest ids", err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  of_rank[comm->rank] = -1;
-  for (int64_t i = 0; i < shard->tokens.count; i++)
-    if (shard->tokens.ids[i] > of_rank[comm->rank])
-      of_rank[comm->rank] = shard->tokens.ids[i];
-  wm_sum_i64(comm->world, of_rank, comm->size);
-  *largest = -1;
-  for (int i = 0; i < comm->size; i++)
-    if (of_rank[i] > *largest)
-      *largest = of_rank[i];
-cleanup:
-  free(of_rank);
-  return status;
-}
-
-/* Collective. The corpus is read for its fingerprint on one rank only. */
-static uint64_t corpus_fingerprint(const wm_comm_t *comm, const wm_corpus_t *corpus) {
-  uint64_t fingerprint = comm->rank == 0 ? wm_corpus_fingerprint(corpus) : 0;
-  wm_broadcast(comm->world, 0, &fingerprint, sizeof fingerprint);
-  return fingerprint;
-}
-
 /* Collective. */
-static wm_status_t write_tokens(const wm_comm_t *comm, const wm_encode_request_t *request,
-                                const wm_corpus_t *corpus, const wm_tokenizer_t *tokenizer,
-                                const wm_shard_t *shard, int64_t replaced, wm_error_t *err) {
+static wm_status_t publish(const wm_comm_t *comm, const wm_encode_request_t *request,
+                           const wm_corpus_t *corpus, const wm_tokenizer_t *tokenizer,
+                           wm_tokens_writer_t *writer, int64_t replaced, int32_t largest,
+                           wm_error_t *err) {
   const bool ids = wm_corpus_format(corpus) == WM_CORPUS_NPY;
   const char *text_mode = request->mode == WM_ENCODE_DOCUMENTS ? "documents" : "stream";
+  const wm_tokens_progress_t written = {request->written, request->context};
   wm_tokens_info_t info = {.encoding = ids ? "ids" : text_mode,
                            .corpus = request->corpus.path,
-                           .corpus_fingerprint = corpus_fingerprint(comm, corpus),
+                           .corpus_fingerprint = request->corpus_fingerprint,
                            .replaced = replaced,
                            .configuration = request->configuration};
-  const wm_token_shard_t part = {shard->tokens.count, shard->rows, shard->tokens.ids,
-                                 shard->first_token, shard->flags};
-  wm_status_t status = WM_OK;
   if (tokenizer != NULL) {
     info.tokenizer_fingerprint = wm_tokenizer_fingerprint(tokenizer);
     info.vocab_size = wm_tokenizer_vocab_size(tokenizer);
   } else {
-    int64_t largest;
-    WM_TRY(largest_id(comm, shard, &largest, err));
-    info.vocab_size = largest + 1;
+    MPI_Allreduce(MPI_IN_PLACE, &largest, 1, MPI_INT32_T, MPI_MAX, comm->world);
+    info.vocab_size = (int64_t)largest + 1;
   }
-  WM_TRY(wm_tokens_write(comm, request->out_path, &part, &info, err));
+  return wm_tokens_publish(comm, writer, &info, written.call != NULL ? &written : NULL, err);
+}
+
+/* Collective. From opened inputs to the file. */
+static wm_status_t encode(const wm_comm_t *comm, const wm_encode_request_t *request,
+                          const wm_corpus_t *corpus, wm_tokenizer_t *tokenizer, const wm_log_t *log,
+                          wm_encode_stats_t *stats, wm_error_t *err) {
+  wm_shard_t shard = {0};
+  wm_tokens_writer_t *writer = NULL;
+  int32_t largest = -1;
+  const int64_t piece = request->piece_bytes > 0 ? request->piece_bytes : PIECE_BYTES;
+  wm_status_t status =
+      wm_shard_init(&shard, corpus, tokenizer, request->mode, comm->rank, comm->size, piece, err);
+  if (status == WM_OK) /* small pieces, where they are asked for, go through small blocks too */
+    status = wm_tokens_writer_create(request->out_path, 8 * request->piece_bytes, &writer, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(encode_shares(comm, request, &shard, writer, &largest, err));
+  *stats = sum_up(comm, corpus, &shard, writer);
+  wm_shard_destroy(&shard); /* its memory is not needed while the file is written */
+  if (stats->replaced > 0)
+    wm_log(log, WM_LOG_WARN, "%s: %lld ill-formed parts of its text became U+FFFD",
+           request->corpus.path, (long long)stats->replaced);
+  WM_TRY(publish(comm, request, corpus, tokenizer, writer, stats->replaced, largest, err));
 cleanup:
+  wm_tokens_writer_free(writer);
+  wm_shard_destroy(&shard);
   return status;
 }
 
@@ -96,23 +124,11 @@ wm_status_t wm_encode_corpus(const wm_comm_t *comm, const wm_encode_request_t *r
                              const wm_log_t *log, wm_encode_stats_t *stats, wm_error_t *err) {
   wm_corpus_t *corpus = NULL;
   wm_tokenizer_t *tokenizer = NULL;
-  wm_shard_t shard = {0};
   *stats = (wm_encode_stats_t){0};
   wm_status_t status = open_inputs(request, &corpus, &tokenizer, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  status = encode_share(comm, request, corpus, tokenizer, &shard, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  *stats = sum_up(comm, corpus, &shard);
-  if (stats->tokens == 0) {
-    status = wm_fail(err, WM_INPUT, "%s: the corpus has no tokens", request->corpus.path);
-    goto cleanup;
-  }
-  if (stats->replaced > 0)
-    wm_log(log, WM_LOG_WARN, "%s: %lld ill-formed parts of its text became U+FFFD",
-           request->corpus.path, (long long)stats->replaced);
-  WM_TRY(write_tokens(comm, request, corpus, tokenizer, &shard, stats->replaced, err));
-cleanup:
-  wm_shard_destroy(&shard);
+  status = wm_agree(comm->world, status, err);
+  if (status == WM_OK)
+    status = encode(comm, request, corpus, tokenizer, log, stats, err);
   wm_tokenizer_close(tokenizer);
   wm_corpus_close(corpus);
   return status;

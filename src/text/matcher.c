@@ -43,7 +43,7 @@ wm_status_t wm_matcher_add(wm_matcher_t *matcher, const char *text, int64_t byte
       matcher->nodes[node].child = child;
     }
     if (i > 0)
-      matcher->pair[t[i - 1]][t[i]] = true;
+      matcher->pair[t[i - 1]][t[i]] = matcher->follows[t[i]] = true;
     node = child;
   }
   matcher->first[t[0]] = true;

@@ -19,6 +19,7 @@ typedef struct {
   int64_t count, capacity;
   bool first[256];     /* a pattern begins with this byte */
   bool pair[256][256]; /* these bytes follow one another inside a pattern */
+  bool follows[256];   /* this byte follows another one inside a pattern */
 } wm_matcher_t;
 
 void wm_matcher_destroy(wm_matcher_t *matcher);

@@ -260,14 +260,30 @@ uint64_t wm_tokenizer_fingerprint(const wm_tokenizer_t *t) {
   return t->fingerprint;
 }
 
-/* Why a cut between a graphic ASCII character g and white space w is exact:
+/* The character that ends before text[at], at > 0; U+FFFD where the text is ill-formed there. A
+ * lead byte always begins a new character, so no more than four bytes tell. */
+static uint32_t character_before(const char *text, int64_t at) {
+  int64_t n = 1;
+  while (n < 4 && n < at && ((unsigned char)text[at - n] & 0xC0) == 0x80)
+    n++;
+  int length;
+  if (wm_utf8_well_formed(text + at - n, n) < n)
+    return 0xFFFD;
+  uint32_t c = wm_utf8_get(text + at - n, &length);
+  return length == n ? c : 0xFFFD;
+}
+
+/* Why a cut between a character g that is no white space and white space w of ASCII is exact:
  *
- * - UTF-8: both are ASCII, hence whole characters, and an ill-formed part ends before either.
+ * - UTF-8: w is a whole character, and an ill-formed part ends before it.
  * - Added tokens: no pattern contains the pair g w, in either matcher, so none matches across the
  *   cut; matching goes from left to right without looking back, and what matches at or after the
- *   cut is what matches in the right part alone.
- * - NFC: w has combining class 0 and composes with nothing, nor does it decompose; the normal form
- *   is the two parts' normal forms joined, and g and w are still there.
+ *   cut is what matches in the right part alone. What g is after repair and NFC is not looked at
+ *   unless g is ASCII and graphic, which both leave alone before w: else no pattern may contain w
+ *   behind anything.
+ * - NFC: w has combining class 0 and composes with nothing, nor does it decompose, so nothing
+ *   composes or is reordered across it; the normal form is the two parts' normal forms joined, w is
+ *   still there, and what is no white space has none in its normal form.
  * - Words: no word of the pattern holds white space after another character, so one ends at g.
  *   Only white space looks ahead (is there more after it?), and that before g sees g in both cases.
  *   A word that begins at w looks at nothing before it.
@@ -277,9 +293,13 @@ bool wm_tokenizer_can_cut(const wm_tokenizer_t *t, const char *text, int64_t byt
   if (at <= 0 || at >= bytes || !t->vocabulary.use_regex)
     return false;
   unsigned char g = (unsigned char)text[at - 1], w = (unsigned char)text[at];
-  if (g < 0x21 || g > 0x7E || (w != ' ' && w != '\t' && w != '\n' && w != '\r'))
+  if (w != ' ' && w != '\t' && w != '\n' && w != '\r')
     return false;
   if (t->vocabulary.add_prefix_space && w != ' ')
     return false;
-  return !t->raw.pair[g][w] && !t->normalised.pair[g][w];
+  if (g >= 0x21 && g <= 0x7E)
+    return !t->raw.pair[g][w] && !t->normalised.pair[g][w];
+  if ((t->flags[character_before(text, at)] & WM_CLASS_MASK) == WM_CLASS_SPACE)
+    return false;
+  return !t->raw.follows[w] && !t->normalised.follows[w];
 }

@@ -2,6 +2,8 @@
  * damaged, a temporary file left over. */
 #include "test_io_mpi.h"
 
+#include "wanamaker/io/tokens.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -10,6 +12,7 @@
 
 enum { N = 50021 };
 static double values[N];
+static int spill_failures; /* of this rank, on a full disk */
 
 static const char *file_name(const char *name) {
   static char path[2 * PATH];
@@ -135,10 +138,34 @@ static void test_write_error(void **state) {
   }
 }
 
+/* Fills the file system of `dir` but for free_bytes; 0 or more. */
+static void leave_free(int64_t free_bytes) {
+  char ballast[2 * PATH];
+  join(ballast, dir, "ballast");
+  if (comm->rank == 0) {
+    struct statvfs fs;
+    int fd = open(ballast, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && fstatvfs(fd, &fs) == 0);
+    int64_t bytes = (int64_t)(fs.f_bavail * fs.f_frsize) - free_bytes;
+    CHECK(bytes >= 0 && (bytes == 0 || posix_fallocate(fd, 0, (off_t)bytes) == 0));
+    close(fd);
+  }
+  MPI_Barrier(comm->world);
+}
+
+static void remove_files(const char *name) {
+  char ballast[2 * PATH];
+  MPI_Barrier(comm->world);
+  if (comm->rank == 0) {
+    unlink(join(ballast, dir, "ballast"));
+    unlink(file_name(name));
+  }
+  MPI_Barrier(comm->world);
+}
+
 /* On a small file system (WM_TEST_FULL_DISK names a directory on one of 1 to 4 MiB), with more and
- * more of it free: failure, and at last success. */
-static void test_full_disk(void **state) {
-  (void)state;
+ * more of it free: `write` must fail, and at last succeed. */
+static void fill_disk(const char *name, wm_status_t (*write)(const char *path, wm_error_t *err)) {
   const char *full = getenv("WM_TEST_FULL_DISK");
   if (full == NULL) {
     if (comm->rank == 0)
@@ -148,35 +175,62 @@ static void test_full_disk(void **state) {
   char own[PATH];
   memcpy(own, dir, sizeof own);
   snprintf(dir, sizeof dir, "%s", full);
-  put_old_file("full.h5");
   int failures = 0, successes = 0;
   for (int64_t free_bytes = 0; free_bytes <= 2 << 20; free_bytes += 128 << 10) {
     wm_error_t err = {0};
-    char ballast[2 * PATH];
-    join(ballast, dir, "ballast");
-    put_old_file("full.h5");
-    if (comm->rank == 0) {
-      struct statvfs fs;
-      int fd = open(ballast, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      CHECK(fd >= 0 && fstatvfs(fd, &fs) == 0);
-      int64_t bytes = (int64_t)(fs.f_bavail * fs.f_frsize) - free_bytes;
-      CHECK(bytes >= 0 && (bytes == 0 || posix_fallocate(fd, 0, (off_t)bytes) == 0));
-      close(fd);
-    }
-    MPI_Barrier(comm->world);
-    wm_status_t status = write_result(file_name("full.h5"), false, &err);
-    check_outcome("full.h5", status, &err);
+    put_old_file(name);
+    leave_free(free_bytes);
+    wm_status_t status = write(file_name(name), &err);
+    check_outcome(name, status, &err);
     failures += status != WM_OK;
     successes += status == WM_OK;
-    MPI_Barrier(comm->world);
-    if (comm->rank == 0) {
-      unlink(ballast);
-      unlink(file_name("full.h5"));
-    }
-    MPI_Barrier(comm->world);
+    remove_files(name);
   }
   memcpy(dir, own, sizeof own);
   CHECK(failures > 0 && successes > 0);
+}
+
+static wm_status_t write_whole(const char *path, wm_error_t *err) {
+  return write_result(path, false, err);
+}
+
+static void test_full_disk(void **state) {
+  (void)state;
+  fill_disk("full.h5", write_whole);
+}
+
+/* Token ids that do not fit into memory's blocks lie in the same directory until they are
+ * published. */
+static wm_status_t write_spilled(const char *path, wm_error_t *err) {
+  enum { TOKENS = 100000, PIECE = 1000 };
+  static const int32_t ids[PIECE];
+  static const int64_t row_first[1];
+  static const uint8_t flags[1];
+  const wm_token_part_t part = {PIECE, 1, ids, row_first, flags};
+  const wm_tokens_info_t info = {
+      .encoding = "stream", .corpus = path, .vocab_size = 1, .configuration = ""};
+  int64_t first, n;
+  wm_tokens_writer_t *w;
+  wm_partition(TOKENS / PIECE, comm->size, comm->rank, &first, &n);
+  wm_status_t status = wm_tokens_writer_create(path, 4096, &w, err);
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
+    status = wm_tokens_append(w, &part, err);
+  spill_failures += status != WM_OK;
+  if (status != WM_OK)
+    CHECK(strstr(err->message, ": cannot write the temporary file of token ids") != NULL &&
+          strstr(err->message, "No space left on device") != NULL);
+  status = wm_agree(comm->world, status, err);
+  if (status == WM_OK)
+    status = wm_tokens_publish(comm, w, &info, NULL, err);
+  wm_tokens_writer_free(w);
+  return status;
+}
+
+static void test_full_disk_of_spills(void **state) {
+  (void)state;
+  fill_disk("spilled.h5", write_spilled);
+  MPI_Allreduce(MPI_IN_PLACE, &spill_failures, 1, MPI_INT, MPI_SUM, comm->world);
+  CHECK(getenv("WM_TEST_FULL_DISK") == NULL || spill_failures > 0);
 }
 
 /* The file takes no more of the disk than its contents need. */
@@ -351,7 +405,7 @@ int main(void) {
   for (int i = 0; i < N; i++)
     values[i] = 1.0 / (i + 1);
   if (getenv("WM_TEST_FULL_DISK") != NULL)
-    cmocka_set_test_filter("test_full_disk");
+    cmocka_set_test_filter("test_full_disk*");
   signal(SIGXFSZ, SIG_IGN); /* write() beyond a limit then fails with EFBIG */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_environment),    cmocka_unit_test(test_agreement),
@@ -359,7 +413,7 @@ int main(void) {
       cmocka_unit_test(test_abandoned),      cmocka_unit_test(test_unwritable),
       cmocka_unit_test(test_damaged),        cmocka_unit_test(test_limits),
       cmocka_unit_test(test_write_error),    cmocka_unit_test(test_full_disk),
-      cmocka_unit_test(test_disk_usage),
+      cmocka_unit_test(test_disk_usage),     cmocka_unit_test(test_full_disk_of_spills),
   };
   return run_mpi_tests(tests, sizeof tests / sizeof tests[0]);
 }

@@ -1,6 +1,8 @@
 /* Tokenised corpora: the same bytes for any number of ranks, round trip, and what is refused. */
 #include "test_io_mpi.h"
 
+#include "wanamaker/base/control.h"
+#include "wanamaker/io/corpus.h"
 #include "wanamaker/io/tokens.h"
 
 enum { ROWS = 23, VOCABULARY = 50257 };
@@ -37,7 +39,7 @@ typedef struct {
   int32_t ids[1024];
   int64_t row_first[ROWS];
   uint8_t flags[ROWS];
-  wm_token_shard_t shard;
+  wm_token_part_t shard;
 } part_t;
 
 /* Rows [first, first + n), without `late` of their last tokens, which go to the next shard. */
@@ -50,7 +52,7 @@ static void fill(part_t *p, int64_t first, int64_t n, int64_t early, int64_t lat
     p->row_first[r] = at < end - begin ? at : end - begin;
     p->flags[r] = row_flags(first + r);
   }
-  p->shard = (wm_token_shard_t){end - begin, n, p->ids, p->row_first, p->flags};
+  p->shard = (wm_token_part_t){end - begin, n, p->ids, p->row_first, p->flags};
 }
 
 static void own_part(const wm_comm_t *c, part_t *p) {
@@ -62,6 +64,37 @@ static void own_part(const wm_comm_t *c, part_t *p) {
 static const char *file_name(const char *name) {
   static char path[2 * PATH];
   return join(path, dir, name);
+}
+
+/* Writes the ranks' parts, a few rows at a time, through blocks of block_bytes (0: as the program
+ * has them). */
+static wm_status_t write_in_blocks(const wm_comm_t *c, const char *path, const wm_token_part_t *all,
+                                   int64_t block_bytes, const wm_tokens_info_t *i,
+                                   wm_error_t *err) {
+  enum { FEW = 3 };
+  wm_tokens_writer_t *w;
+  int64_t tokens, rows, token = 0;
+  CHECK(wm_tokens_writer_create(path, block_bytes, &w, err) == WM_OK);
+  for (int64_t r = 0; r == 0 || r < all->n_rows; r += FEW) {
+    int64_t n = all->n_rows - r < FEW ? all->n_rows - r : FEW, first[FEW];
+    int64_t end = r + n < all->n_rows ? all->row_first_token[r + n] : all->n_tokens;
+    for (int64_t k = 0; k < n; k++)
+      first[k] = all->row_first_token[r + k] - token;
+    const wm_token_part_t part = {end - token, n, all->ids + token, first,
+                                  n > 0 ? all->row_flags + r : NULL};
+    CHECK(wm_tokens_append(w, &part, err) == WM_OK);
+    token = end;
+  }
+  wm_tokens_appended(w, &tokens, &rows);
+  CHECK(tokens == all->n_tokens && rows == all->n_rows);
+  wm_status_t status = wm_tokens_publish(c, w, i, NULL, err);
+  wm_tokens_writer_free(w);
+  return status;
+}
+
+static wm_status_t write_tokens(const wm_comm_t *c, const char *path, const wm_token_part_t *all,
+                                const wm_tokens_info_t *i, wm_error_t *err) {
+  return write_in_blocks(c, path, all, 0, i, err);
 }
 
 static void check_contents(const char *path) {
@@ -84,6 +117,15 @@ static void check_contents(const char *path) {
   wm_tokens_close(t);
 }
 
+/* The directory holds nothing that a writer has left. */
+static void check_nothing_left(void) {
+  char command[2 * PATH];
+  snprintf(command, sizeof command, "ls -A '%s' | grep -q -e tmp -e spill", dir);
+  MPI_Barrier(comm->world);
+  CHECK(system(command) != 0);
+  MPI_Barrier(comm->world);
+}
+
 static void check_same(const char *a_name, const char *b_name) {
   wm_map_t a, b;
   wm_error_t err = {0};
@@ -100,7 +142,7 @@ static void test_round_trip(void **state) {
   part_t p;
   wm_error_t err = {0};
   own_part(comm, &p);
-  CHECK_OK(wm_tokens_write(comm, file_name("all.h5"), &p.shard, &info, &err));
+  CHECK_OK(write_tokens(comm, file_name("all.h5"), &p.shard, &info, &err));
   check_contents(file_name("all.h5"));
   /* From teams of every size. */
   for (int size = 1; size < comm->size; size++) {
@@ -110,13 +152,146 @@ static void test_round_trip(void **state) {
     CHECK_OK(wm_comm_create(team, &c, &err));
     if (comm->rank < size) {
       own_part(c, &p);
-      CHECK_OK(wm_tokens_write(c, file_name("team.h5"), &p.shard, &info, &err));
+      CHECK_OK(write_tokens(c, file_name("team.h5"), &p.shard, &info, &err));
     }
     MPI_Barrier(comm->world);
     check_same("all.h5", "team.h5");
     wm_comm_free(c);
     MPI_Comm_free(&team);
   }
+}
+
+typedef struct {
+  int64_t last, calls;
+} told_t;
+
+static void tell(void *context, int64_t done, int64_t total) {
+  told_t *t = context;
+  CHECK(done > t->last && done <= total);
+  t->last = done;
+  t->calls++;
+}
+
+/* Blocks of a few bytes go through files; the result is the same, and tells of its progress. */
+static void test_blocks(void **state) {
+  (void)state;
+  part_t p;
+  wm_error_t err = {0};
+  static const int64_t sizes[] = {8, 16, 40, 1024};
+  own_part(comm, &p);
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    CHECK_OK(write_in_blocks(comm, file_name("blocks.h5"), &p.shard, sizes[i], &info, &err));
+    check_same("all.h5", "blocks.h5");
+    check_nothing_left();
+  }
+  told_t told = {0};
+  const wm_tokens_progress_t progress = {tell, &told};
+  wm_tokens_writer_t *w;
+  CHECK_OK(wm_tokens_writer_create(file_name("blocks.h5"), 8, &w, &err));
+  CHECK_OK(wm_tokens_append(w, &p.shard, &err));
+  CHECK_OK(wm_tokens_publish(comm, w, &info, &progress, &err));
+  wm_tokens_writer_free(w);
+  CHECK(told.calls >= (first_token(ROWS) + 1) / 2 / comm->size && told.last == told.calls);
+  /* Given up after some blocks. */
+  CHECK_OK(wm_tokens_writer_create(file_name("given_up.h5"), 8, &w, &err));
+  CHECK_OK(wm_tokens_append(w, &p.shard, &err));
+  wm_tokens_writer_free(w);
+  check_nothing_left();
+  CHECK(!wm_file_exists(file_name("given_up.h5")));
+}
+
+static void test_no_directory(void **state) {
+  (void)state;
+  part_t p;
+  wm_error_t err = {0};
+  wm_tokens_writer_t *w;
+  fill(&p, 0, ROWS, 0, 0);
+  CHECK_OK(wm_tokens_writer_create(file_name("absent/x.h5"), 8, &w, &err));
+  CHECK_FAILS(wm_tokens_append(w, &p.shard, &err), WM_ENVIRONMENT,
+              "absent/x.h5: cannot make the temporary file of token ids in its directory");
+  wm_tokens_writer_free(w);
+}
+
+/* Equal for any number of ranks, and every part of the file counts. */
+static void test_fingerprint(void **state) {
+  (void)state;
+  const int64_t block = 64 << 20, bytes = 3 * block + 5;
+  static const int64_t places[] = {0, 64 << 20, (128 << 20) + 7, (192 << 20) + 4};
+  uint64_t prints[8] = {0};
+  wm_error_t err = {0};
+  char path[2 * PATH];
+  join(path, dir, "sparse.txt");
+  for (int i = 0; i < 6; i++) { /* as it is, with a byte changed in each place, longer */
+    if (comm->rank == 0) {
+      FILE *f = fopen(path, i == 0 ? "w" : "r+");
+      CHECK(f != NULL && ftruncate(fileno(f), i < 5 ? bytes : bytes + 1) == 0);
+      CHECK(i == 0 || i == 5 || (fseek(f, places[i - 1], SEEK_SET) == 0 && fputc('x', f) == 'x'));
+      CHECK(fclose(f) == 0);
+    }
+    MPI_Barrier(comm->world);
+    wm_corpus_t *c;
+    wm_corpus_spec_t spec = {.path = path};
+    CHECK_OK(wm_corpus_open(&spec, &c, &err));
+    CHECK_OK(wm_corpus_fingerprint(comm, c, &prints[i], &err));
+    CHECK(wm_all_equal(comm->world, &prints[i], sizeof prints[i]));
+    for (int k = 0; k < i; k++)
+      CHECK(prints[k] != prints[i]);
+    if (i == 0) {
+      wm_comm_t *self;
+      uint64_t alone;
+      CHECK_OK(wm_comm_create(MPI_COMM_SELF, &self, &err));
+      CHECK_OK(wm_corpus_fingerprint(self, c, &alone, &err));
+      CHECK(alone == prints[0]);
+      wm_comm_free(self);
+    }
+    wm_corpus_close(c);
+    MPI_Barrier(comm->world);
+  }
+  if (comm->rank == 0)
+    unlink(path);
+}
+
+static uint64_t print_of(wm_corpus_spec_t spec) {
+  wm_corpus_t *c;
+  uint64_t print;
+  wm_error_t err = {0};
+  CHECK_OK(wm_corpus_open(&spec, &c, &err));
+  CHECK_OK(wm_corpus_fingerprint(comm, c, &print, &err));
+  wm_corpus_close(c);
+  return print;
+}
+
+/* The settings that change rows count, others do not. */
+static void test_fingerprint_of_settings(void **state) {
+  (void)state;
+  char path[2 * PATH], other[2 * PATH];
+  if (comm->rank == 0) {
+    write_file(dir, "f.jsonl", "{\"a\": \"b\"}\n", 11);
+    write_file(dir, "g.jsonl", "{\"a\": \"c\"}\n", 11);
+  }
+  MPI_Barrier(comm->world);
+  join(path, dir, "f.jsonl");
+  join(other, dir, "g.jsonl");
+  uint64_t print = print_of((wm_corpus_spec_t){.path = path});
+  CHECK(print == print_of((wm_corpus_spec_t){.path = path, .field = "text"}));
+  CHECK(print != print_of((wm_corpus_spec_t){.path = path, .field = "a"}));
+  CHECK(print != print_of((wm_corpus_spec_t){.path = path, .keep_newline = true}));
+  CHECK(print != print_of((wm_corpus_spec_t){.path = other}));
+  CHECK(print != print_of((wm_corpus_spec_t){.path = path, .format = WM_CORPUS_TEXT}));
+}
+
+/* A request on one rank stops all before a file is published. */
+static void test_stop(void **state) {
+  (void)state;
+  part_t p;
+  wm_error_t err = {0};
+  own_part(comm, &p);
+  if (comm->rank == comm->size - 1)
+    wm_stop_request();
+  CHECK_FAILS(write_in_blocks(comm, file_name("stop.h5"), &p.shard, 8, &info, &err), WM_STOPPED,
+              "corpus.txt: stopped by request");
+  check_nothing_left();
+  CHECK(!wm_file_exists(file_name("stop.h5")));
 }
 
 /* All rows on one rank; then a rank's last row whose tokens begin in the next shard. */
@@ -126,14 +301,14 @@ static void test_uneven(void **state) {
   wm_error_t err = {0};
   for (int owner = 0; owner < comm->size; owner++) {
     fill(&p, 0, comm->rank == owner ? ROWS : 0, 0, 0);
-    CHECK_OK(wm_tokens_write(comm, file_name("one.h5"), &p.shard, &info, &err));
+    CHECK_OK(write_tokens(comm, file_name("one.h5"), &p.shard, &info, &err));
     check_same("all.h5", "one.h5");
   }
   int64_t first, n, last = comm->size - 1;
   wm_partition(ROWS, comm->size, comm->rank, &first, &n);
   int64_t early = comm->rank > 0 ? row_length(first - 1) : 0;
   fill(&p, first, n, early, comm->rank < last ? row_length(first + n - 1) : 0);
-  CHECK_OK(wm_tokens_write(comm, file_name("late.h5"), &p.shard, &info, &err));
+  CHECK_OK(write_tokens(comm, file_name("late.h5"), &p.shard, &info, &err));
   check_same("all.h5", "late.h5");
 }
 
@@ -144,10 +319,10 @@ static void test_no_rows(void **state) {
   wm_tokens_t *t;
   wm_tokens_info_t ids = info;
   ids.encoding = "ids";
-  p.shard = (wm_token_shard_t){5, 0, p.ids, NULL, NULL};
+  p.shard = (wm_token_part_t){5, 0, p.ids, NULL, NULL};
   for (int i = 0; i < 5; i++)
     p.ids[i] = comm->rank;
-  CHECK_OK(wm_tokens_write(comm, file_name("ids.h5"), &p.shard, &ids, &err));
+  CHECK_OK(write_tokens(comm, file_name("ids.h5"), &p.shard, &ids, &err));
   CHECK_OK(wm_tokens_open(comm, file_name("ids.h5"), &t, &err));
   CHECK(wm_tokens_count(t) == 5 * comm->size && wm_tokens_rows(t) == 0);
   CHECK(wm_tokens_row_first(t)[0] == 5 * comm->size);
@@ -161,17 +336,17 @@ static void test_refused_writes(void **state) {
   part_t p;
   wm_error_t err = {0};
   fill(&p, 1, comm->rank == 0 ? 1 : 0, 0, 0); /* a blank row */
-  CHECK_FAILS(wm_tokens_write(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
+  CHECK_FAILS(write_tokens(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
               "corpus.txt: the corpus has no tokens");
   own_part(comm, &p);
   int32_t *victim = comm->rank == comm->size - 1 ? &p.ids[2] : NULL;
   if (victim != NULL)
     *victim = VOCABULARY;
-  CHECK_FAILS(wm_tokens_write(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
+  CHECK_FAILS(write_tokens(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
               "has id 50257, outside of [0, 50257)");
   if (victim != NULL)
     *victim = -1;
-  CHECK_FAILS(wm_tokens_write(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
+  CHECK_FAILS(write_tokens(comm, file_name("none.h5"), &p.shard, &info, &err), WM_INPUT,
               "has id -1");
   CHECK(!wm_file_exists(file_name("none.h5")));
 }
@@ -248,9 +423,16 @@ static void test_refused_reads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_uneven),
-      cmocka_unit_test(test_no_rows),       cmocka_unit_test(test_refused_writes),
+      cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_uneven),
+      cmocka_unit_test(test_no_rows),
+      cmocka_unit_test(test_refused_writes),
       cmocka_unit_test(test_refused_reads),
+      cmocka_unit_test(test_blocks),
+      cmocka_unit_test(test_no_directory),
+      cmocka_unit_test(test_fingerprint),
+      cmocka_unit_test(test_fingerprint_of_settings),
+      cmocka_unit_test(test_stop), /* last: the request stays */
   };
   return run_mpi_tests(tests, sizeof tests / sizeof tests[0]);
 }

@@ -3,6 +3,8 @@
 
 #include "wanamaker/io/corpus.h"
 
+#include <sys/stat.h>
+
 static char dir[PATH];
 
 static int setup(void **state) {
@@ -326,28 +328,20 @@ static void test_open(void **state) {
   assert_null(c);
 }
 
-static uint64_t print_of(wm_corpus_spec_t spec) {
+/* Ranks read a corpus at once, from any place: a pipe will not do. */
+static void test_no_pipes(void **state) {
+  (void)state;
+  char path[2 * PATH];
   wm_corpus_t *c;
   wm_error_t err = {0};
-  assert_int_equal(wm_corpus_open(&spec, &c, &err), WM_OK);
-  uint64_t print = wm_corpus_fingerprint(c);
-  wm_corpus_close(c);
-  return print;
-}
-
-static void test_fingerprint(void **state) {
-  (void)state;
-  char path[2 * PATH], other[2 * PATH];
-  write_file(dir, "f.jsonl", "{\"a\": \"b\"}\n", 11);
-  write_file(dir, "g.jsonl", "{\"a\": \"c\"}\n", 11);
-  join(path, dir, "f.jsonl");
-  join(other, dir, "g.jsonl");
-  uint64_t print = print_of((wm_corpus_spec_t){.path = path});
-  assert_int_equal(print, print_of((wm_corpus_spec_t){.path = path, .field = "text"}));
-  assert_int_not_equal(print, print_of((wm_corpus_spec_t){.path = path, .field = "a"}));
-  assert_int_not_equal(print, print_of((wm_corpus_spec_t){.path = path, .keep_newline = true}));
-  assert_int_not_equal(print, print_of((wm_corpus_spec_t){.path = other}));
-  assert_int_not_equal(print, print_of((wm_corpus_spec_t){.path = path, .format = WM_CORPUS_TEXT}));
+  wm_corpus_spec_t spec = {.path = join(path, dir, "pipe.txt")};
+  assert_int_equal(mkfifo(path, 0600), 0);
+  assert_int_equal(wm_corpus_open(&spec, &c, &err), WM_INPUT);
+  assert_message(err.message, "pipe.txt: is a device, pipe or socket, not a regular file");
+  spec.path = "-";
+  assert_int_equal(wm_corpus_open(&spec, &c, &err), WM_INPUT);
+  assert_message(err.message, "standard input cannot be a corpus");
+  assert_null(c);
 }
 
 /* ---- npy ---- */
@@ -511,7 +505,7 @@ int main(void) {
       cmocka_unit_test(test_jsonl_malformed),
       cmocka_unit_test(test_jsonl_other_members),
       cmocka_unit_test(test_open),
-      cmocka_unit_test(test_fingerprint),
+      cmocka_unit_test(test_no_pipes),
       cmocka_unit_test(test_npy),
       cmocka_unit_test(test_npy_ids),
       cmocka_unit_test(test_npy_malformed),

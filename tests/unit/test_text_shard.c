@@ -1,4 +1,5 @@
-/* Shares of a corpus: for any number of them, joined they are the tokens and rows of the whole. */
+/* Shares of a corpus: for any number of them and pieces of any size, joined they are the tokens and
+ * rows of the whole. */
 #include "test_io_common.h"
 
 #include "../../src/text/shard.h"
@@ -12,6 +13,8 @@ enum { MAX_SHARES = 30 };
 static char dir[PATH];
 static wm_error_t err;
 static wm_tokenizer_t *tokenizer;
+static bool splits_words;
+static bool crosses_space; /* an added token holds a space */
 
 #define OK(call)                                                                                   \
   do {                                                                                             \
@@ -85,57 +88,82 @@ static void whole_documents(const wm_corpus_t *corpus, wm_shard_t *out) {
   wm_row_cursor_destroy(&cursor);
 }
 
-/* Compares `part` with the tokens and rows of `whole` from (*token, *row) on, and moves these on.
+/* Compares a piece with the tokens and rows of `whole` from (*token, *row) on, and moves these on.
  */
-static void compare_part(const wm_shard_t *whole, const wm_shard_t *part, int64_t *token,
-                         int64_t *row) {
-  assert_true(*token + part->tokens.count <= whole->tokens.count);
-  assert_true(*row + part->rows <= whole->rows);
-  for (int64_t i = 0; i < part->tokens.count; i++)
-    assert_int_equal(part->tokens.ids[i], whole->tokens.ids[*token + i]);
-  for (int64_t r = 0; r < part->rows; r++) {
-    assert_int_equal(*token + part->first_token[r], whole->first_token[*row + r]);
-    assert_int_equal(part->flags[r], whole->flags[*row + r]);
-    assert_in_range(part->first_token[r], 0, part->tokens.count);
+static void compare_piece(const wm_shard_t *whole, const wm_token_part_t *piece, int64_t *token,
+                          int64_t *row) {
+  assert_true(*token + piece->n_tokens <= whole->tokens.count);
+  assert_true(*row + piece->n_rows <= whole->rows);
+  for (int64_t i = 0; i < piece->n_tokens; i++)
+    assert_int_equal(piece->ids[i], whole->tokens.ids[*token + i]);
+  for (int64_t r = 0; r < piece->n_rows; r++) {
+    assert_int_equal(*token + piece->row_first_token[r], whole->first_token[*row + r]);
+    assert_int_equal(piece->row_flags[r], whole->flags[*row + r]);
+    assert_in_range(piece->row_first_token[r], 0, piece->n_tokens);
   }
-  *token += part->tokens.count;
-  *row += part->rows;
+  *token += piece->n_tokens;
+  *row += piece->n_rows;
 }
 
-/* Returns the largest number of shares that had tokens at once. */
-static int check_shares(const wm_corpus_t *corpus, wm_encode_mode_t mode) {
-  const wm_encode_request_t request = {.mode = mode};
+/* What was seen at most: shares with tokens, pieces with tokens in a share. */
+typedef struct {
+  int shares, pieces;
+} most_t;
+
+/* Goes through all shares in pieces of piece_bytes and compares with `whole`. */
+static void check_pieces(const wm_corpus_t *corpus, wm_encode_mode_t mode, const wm_shard_t *whole,
+                         int count, int64_t piece_bytes, most_t *most) {
+  int64_t token = 0, row = 0, replaced = 0, documents = 0;
+  int busy = 0;
+  for (int index = 0; index < count; index++) {
+    wm_shard_t s;
+    wm_token_part_t piece;
+    int64_t done = 0, before = token;
+    int pieces = 0;
+    OK(wm_shard_init(&s, corpus, tokenizer, mode, index, count, piece_bytes, &err));
+    while (!s.finished) {
+      OK(wm_shard_next(&s, &piece, &err));
+      compare_piece(whole, &piece, &token, &row);
+      pieces += piece.n_tokens > 0;
+      assert_in_range(s.done, done, s.share.end - s.share.begin);
+      done = s.done;
+    }
+    if (token > before)
+      assert_int_equal(done, s.share.end - s.share.begin);
+    OK(wm_shard_next(&s, &piece, &err)); /* nothing comes behind the last piece */
+    assert_true(piece.n_tokens == 0 && piece.n_rows == 0);
+    replaced += s.replaced;
+    documents += s.documents;
+    busy += token > before;
+    most->pieces = pieces > most->pieces ? pieces : most->pieces;
+    wm_shard_destroy(&s);
+  }
+  assert_int_equal(token, whole->tokens.count);
+  assert_int_equal(row, whole->rows);
+  assert_int_equal(replaced, whole->replaced);
+  assert_int_equal(documents, whole->documents);
+  most->shares = busy > most->shares ? busy : most->shares;
+}
+
+static most_t check_shares(const wm_corpus_t *corpus, wm_encode_mode_t mode) {
   wm_shard_t whole = {0};
-  int most = 0;
+  most_t most = {0};
   if (mode == WM_ENCODE_STREAM)
     whole_stream(corpus, &whole);
   else
     whole_documents(corpus, &whole);
   for (int count = 1; count <= MAX_SHARES; count++) {
-    int64_t token = 0, row = 0, replaced = 0, documents = 0;
-    int busy = 0;
-    for (int index = 0; index < count; index++) {
-      wm_shard_t part = {0};
-      OK((mode == WM_ENCODE_STREAM ? wm_shard_stream : wm_shard_documents)(
-          corpus, tokenizer, index, count, &request, &part, &err));
-      compare_part(&whole, &part, &token, &row);
-      replaced += part.replaced;
-      documents += part.documents;
-      busy += part.tokens.count > 0;
-      wm_shard_destroy(&part);
-    }
-    assert_int_equal(token, whole.tokens.count);
-    assert_int_equal(row, whole.rows);
-    assert_int_equal(replaced, whole.replaced);
-    assert_int_equal(documents, whole.documents);
-    most = busy > most ? busy : most;
+    check_pieces(corpus, mode, &whole, count, 1, &most);
+    check_pieces(corpus, mode, &whole, count, 2 + count % 13, &most);
+    check_pieces(corpus, mode, &whole, count, 1 << 20, &most);
   }
   wm_shard_destroy(&whole);
   return most;
 }
 
-static int check_text(const char *name, const char *text, size_t bytes) {
-  int most = 0;
+/* What was seen of the stream. */
+static most_t check_text(const char *name, const char *text, size_t bytes) {
+  most_t most = {0};
   for (int keep = 0; keep < 2; keep++) {
     wm_corpus_t *corpus = open_corpus(name, text, bytes, keep);
     most = check_shares(corpus, WM_ENCODE_STREAM);
@@ -156,8 +184,13 @@ static void test_written_corpora(void **state) {
   check_text("words.txt", TEXT("a\nb\nc\nd\ne\nf\ng\nh\ni\nj"));
   check_text("long.txt",
              TEXT("a b\nxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\nc d e f"));
-  /* No cut anywhere: no white space after an ASCII character. */
-  assert_int_equal(check_text("none.txt", TEXT("\xC3\xA9\n\xC3\xA9\n\n\xC3\xA9 \xC3\xA9\n")), 1);
+  /* No cut anywhere: white space follows white space alone. */
+  most_t most = check_text("none.txt", TEXT("\xE3\x80\x80\n\xE3\x80\x80 a\xE3\x80\x80\n\n\n"));
+  assert_true(most.shares == 1 && most.pieces == 1);
+  /* Cuts behind characters beyond ASCII. */
+  most = check_text("beyond.txt", TEXT("\xC3\xA9\n\xC3\xA9\n\n\xE4\xB8\xAD \xC3\xA9\n\x80\x80 x"));
+  if (splits_words && !crosses_space)
+    assert_true(most.shares > 2 && most.pieces > 2);
   check_text("broken.txt", TEXT("a \xFF\n\xE2\x82\n\xCC\x81 b\n \xFF c\n\n\xFF"));
   check_text("rows.jsonl",
              TEXT("\n \n{\"text\": \"a\\nb c\"}\n\n\n{\"text\": \"\"}\n{\"text\": \"x\\ud800 "
@@ -167,10 +200,11 @@ static void test_written_corpora(void **state) {
 
 static void test_random_corpora(void **state) {
   (void)state;
-  static const char *const pieces[] = {"a",    "the boat", " ",     "\n",       "\n\n",
-                                       "\r\n", "###",      " End",  "\xC3\xA9", "\xCC\x81",
-                                       "\xFF", "  ",       "= T =", "!"};
-  int most = 0;
+  static const char *const pieces[] = {"a",    "the boat",    " ",     "\n",       "\n\n",
+                                       "\r\n", "###",         " End",  "\xC3\xA9", "\xCC\x81",
+                                       "\xFF", "  ",          "= T =", "!",        "\xE4\xB8\xAD",
+                                       "\x80", "\xE3\x80\x80"};
+  most_t most = {0};
   for (uint64_t seed = 0; seed < 150; seed++) {
     wm_rng_t rng = {seed, 9};
     char text[2048];
@@ -181,18 +215,21 @@ static void test_random_corpora(void **state) {
       memcpy(text + bytes, piece, strlen(piece));
       bytes += strlen(piece);
     }
-    int busy = check_text("random.txt", text, bytes);
-    most = busy > most ? busy : most;
+    most_t seen = check_text("random.txt", text, bytes);
+    most.shares = seen.shares > most.shares ? seen.shares : most.shares;
+    most.pieces = seen.pieces > most.pieces ? seen.pieces : most.pieces;
   }
-  if (wm_tokenizer_can_cut(tokenizer, "a b", 3, 1))
-    assert_true(most > 5);
-  else /* it doesn't split words: one share takes all */
-    assert_int_equal(most, 1);
+  if (splits_words)
+    assert_true(most.shares > 5 && most.pieces > 20);
+  else /* one share takes all */
+    assert_true(most.shares == 1 && most.pieces == 1);
 }
 
 static int setup(void **state) {
   make_directory(dir);
   tokenizer = open_tokenizer(*state);
+  splits_words = strcmp(*state, "whole") != 0;
+  crosses_space = strcmp(*state, "prefix") == 0;
   return 0;
 }
 

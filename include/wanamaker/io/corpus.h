@@ -19,6 +19,7 @@
 #define WANAMAKER_IO_CORPUS_H
 
 #include "wanamaker/base/status.h"
+#include "wanamaker/par/comm.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,14 +35,19 @@ typedef struct {
 
 typedef struct wm_corpus wm_corpus_t;
 
-/* Maps the file. Not collective. Unreadable or empty: WM_INPUT. Strings of `spec` are copied. */
+/* Maps the file. Not collective. Unreadable, empty or no regular file (a pipe): WM_INPUT. Strings
+ * of `spec` are copied. */
 wm_status_t wm_corpus_open(const wm_corpus_spec_t *spec, wm_corpus_t **out, wm_error_t *err);
 void wm_corpus_close(wm_corpus_t *corpus);
 
 wm_corpus_format_t wm_corpus_format(const wm_corpus_t *corpus); /* never AUTO */
 int64_t wm_corpus_bytes(const wm_corpus_t *corpus);
-/* Fingerprint of the whole file's contents and the settings that change its rows. */
-uint64_t wm_corpus_fingerprint(const wm_corpus_t *corpus);
+/* Collective over comm->world. Fingerprint of the whole file's contents and the settings that
+ * change its rows. The ranks share the reading: every block of 64 MiB is hashed alone, and the
+ * fingerprint is the hash of format, keep_newline, field (jsonl), length and the blocks' hashes in
+ * order, so it does not depend on the number of ranks. WM_STOPPED on request. */
+wm_status_t wm_corpus_fingerprint(const wm_comm_t *comm, const wm_corpus_t *corpus, uint64_t *out,
+                                  wm_error_t *err);
 
 /* Position of the first line that begins at or after `byte` (the file's size if there is none). */
 int64_t wm_corpus_line_at(const wm_corpus_t *corpus, int64_t byte);

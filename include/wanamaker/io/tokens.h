@@ -14,20 +14,22 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/par/comm.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { WM_ROW_BLANK = 1, WM_ROW_ARTICLE = 2 /* a level-1 heading: an article begins */ };
 
 typedef struct wm_tokens wm_tokens_t;
 
-/* What a shard contributes; arrays are borrowed. Rows and tokens are in corpus order, rank after
- * rank. */
+/* A run of a rank's tokens and rows, in corpus order; arrays are borrowed. A row's first token may
+ * lie beyond the part's last one (its tokens begin in the next part): then row_first_token =
+ * n_tokens. */
 typedef struct {
   int64_t n_tokens, n_rows;
   const int32_t *ids;
-  const int64_t *row_first_token; /* [n_rows], counted from the shard's first token */
+  const int64_t *row_first_token; /* [n_rows], counted from the part's first token */
   const uint8_t *row_flags;       /* [n_rows] */
-} wm_token_shard_t;
+} wm_token_part_t;
 
 typedef struct {
   const char *encoding, *corpus;
@@ -36,13 +38,40 @@ typedef struct {
   const char *configuration;    /* full text, for provenance */
 } wm_tokens_info_t;
 
-/* Collective over comm->world. Writes and publishes `path` from all ranks' shards; the bytes of the
- * file are the same for any number of ranks (so it carries no date, rank count or host). A row's
- * first token may lie beyond the shard's last one (its tokens begin in the next shard): then
- * row_first_token = n_tokens. A corpus without tokens is WM_INPUT, as is an id outside of the
- * vocabulary. */
-wm_status_t wm_tokens_write(const wm_comm_t *comm, const char *path, const wm_token_shard_t *shard,
-                            const wm_tokens_info_t *info, wm_error_t *err);
+/* Writes a tokens.h5 from the parts of all ranks, rank after rank, in memory that does not depend
+ * on how many there are: what a rank appends beyond a few MiB goes to temporary files without a
+ * name in the directory of the result, which needs twice the room of the result until it is
+ * published. */
+typedef struct wm_tokens_writer wm_tokens_writer_t;
+
+/* Not collective. block_bytes: memory for each of three arrays, a multiple of 8; 0: 4 MiB. */
+wm_status_t wm_tokens_writer_create(const char *path, int64_t block_bytes, wm_tokens_writer_t **out,
+                                    wm_error_t *err);
+/* Not collective. NULL is allowed. */
+void wm_tokens_writer_free(wm_tokens_writer_t *writer);
+
+/* Not collective. A full disk is WM_ENVIRONMENT naming the file and its directory. */
+wm_status_t wm_tokens_append(wm_tokens_writer_t *writer, const wm_token_part_t *part,
+                             wm_error_t *err);
+
+/* Not collective. Tokens and rows appended so far. */
+void wm_tokens_appended(const wm_tokens_writer_t *writer, int64_t *tokens, int64_t *rows);
+
+/* Told now and then how much of the writing is done, on every rank. */
+typedef struct {
+  void (*call)(void *context, int64_t done, int64_t total);
+  void *context;
+} wm_tokens_progress_t;
+
+/* Collective over comm->world; once. Publishes the file; its bytes are the same for any number of
+ * ranks and parts (so it carries no date, rank count or host). A corpus without tokens is WM_INPUT,
+ * as is an id outside of the vocabulary; a request to stop is WM_STOPPED. `written` may be NULL. */
+wm_status_t wm_tokens_publish(const wm_comm_t *comm, wm_tokens_writer_t *writer,
+                              const wm_tokens_info_t *info, const wm_tokens_progress_t *written,
+                              wm_error_t *err);
+
+/* "documents", "stream" or "ids"? */
+bool wm_tokens_known_encoding(const char *encoding);
 
 /* Collective. Reads `path` into node-shared memory, once per node, and verifies its checksums, rows
  * and ids. */

@@ -1,6 +1,5 @@
 /* The forward pass in plain float64 loops, for tests: one statement of the equations, without
- * tiles, blocks, tables or shared code with the fast kernels. Weights are the model's own, in
- * whatever type it keeps them; nothing else is rounded. */
+ * tiles, blocks, tables or shared code with the fast kernels. */
 #ifndef WANAMAKER_MODEL_REFERENCE_H
 #define WANAMAKER_MODEL_REFERENCE_H
 

@@ -8,6 +8,7 @@
  * Ranks share out the corpus by bytes. In stream mode each begins and ends at a place where text
  * may be cut without changing ids (wm_tokenizer_can_cut); a rank that finds none in its share
  * leaves it to the rank before it, so the file's bytes are the same for any number of ranks.
+ * A rank's share is encoded in pieces that end at such places too.
  */
 #ifndef WANAMAKER_TEXT_ENCODE_H
 #define WANAMAKER_TEXT_ENCODE_H
@@ -28,8 +29,12 @@ typedef struct {
                                 the largest one */
   const char *out_path;      /* tokens.h5 */
   const char *configuration; /* full text, for provenance */
-  /* Called now and then with the bytes of text encoded and to encode on this rank; may be NULL. */
-  void (*progress)(void *context, int64_t done_bytes, int64_t total_bytes);
+  uint64_t corpus_fingerprint; /* of wm_corpus_fingerprint; the caller has seen the corpus */
+  int64_t piece_bytes; /* of text encoded at once; 0: 1 MiB. The file does not depend on it */
+  /* Called on every rank now and then with the bytes of text (npy: ids) encoded and to encode on
+   * all ranks; with the steps done and to do of writing the file. May be NULL. */
+  void (*encoded)(void *context, int64_t done, int64_t total);
+  void (*written)(void *context, int64_t done, int64_t total);
   void *context;
 } wm_encode_request_t;
 
@@ -42,8 +47,11 @@ typedef struct {
 } wm_encode_stats_t;
 
 /* Collective over comm->world; every rank passes the same request. Writes request->out_path through
- * wm_tokens_write. Each rank holds the text (stream), tokens and rows of its share. A corpus
- * without a token is WM_INPUT; replaced text is a warning. `log` may be NULL. */
+ * a wm_tokens_writer_t. Memory depends neither on the corpus's size nor on the number of ranks: a
+ * few pieces' worth, or what the longest part takes that cannot be divided (text without a place to
+ * cut; a JSON line, several times over). A corpus without a token is WM_INPUT; a request to stop
+ * (base/control.h) on any rank is WM_STOPPED within about a second, with nothing left of the work;
+ * replaced text is a warning. `log` may be NULL. */
 wm_status_t wm_encode_corpus(const wm_comm_t *comm, const wm_encode_request_t *request,
                              const wm_log_t *log, wm_encode_stats_t *stats, wm_error_t *err);
 

@@ -58,9 +58,10 @@ int64_t wm_tokenizer_vocab_size(const wm_tokenizer_t *tokenizer);
 uint64_t wm_tokenizer_fingerprint(const wm_tokenizer_t *tokenizer);
 
 /* True if text may be cut at byte `at` (0 < at < bytes) and the parts encoded apart with the same
- * ids and starts as the whole: before a space, tab, LF or CR that follows an ASCII character
- * 0x21..0x7E, unless an added token could cross the cut or the tokenizer does not split words.
- * False never harms. It looks at the two bytes around the cut alone. */
+ * ids and starts as the whole: before a space, tab, LF or CR that follows a character that is no
+ * white space, unless an added token could cross the cut or the tokenizer does not split words.
+ * False never harms. It looks at the byte behind the cut and at most four before it, and at none
+ * before the beginning of the character there. */
 bool wm_tokenizer_can_cut(const wm_tokenizer_t *tokenizer, const char *text, int64_t bytes,
                           int64_t at);
 
