@@ -493,6 +493,8 @@ wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_
   wm_status_t status = wm_h5_open(in->run->comm->world, path, &file, err);
   if (status != WM_OK)
     return status;
+  const char *version = in->run->provenance.version;
+  WM_TRY(expect(in, file, "version", version, "version", version, err));
   key_text(wm_model_fingerprint(in->model), model);
   WM_TRY(expect(in, file, "model_fingerprint", model, "model",
                 wm_config_string(in->run->config, "model.path"), err));

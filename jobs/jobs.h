@@ -17,7 +17,9 @@ enum {
   WM_JOB_TOKENIZE = 1 << 0,
   WM_JOB_FIT = 1 << 1,
   WM_JOB_SWEEP = 1 << 2,
-  WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP
+  WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP,
+  WM_JOB_BENCH = 1 << 3,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH
 };
 
 /* What main() hands to a job. */
@@ -27,8 +29,8 @@ typedef struct {
   const wm_log_t *log;
   wm_provenance_t provenance;
   wm_node_memory_t *memory; /* watches the node since the job's start; NULL: not watched */
-  bool dry_run; /* -n: check everything, say what would be done, write nothing */
-  FILE *out;    /* results for people; rank 0 writes */
+  bool dry_run;             /* -n: check everything, say what would be done, write nothing */
+  FILE *out;                /* results for people; rank 0 writes */
 } wm_run_t;
 
 /* A job is collective over run->comm->world; all ranks return the same status. */
@@ -49,5 +51,6 @@ wm_status_t wm_job_tokenize(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 
 #endif

@@ -171,11 +171,60 @@ wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *e
   return status;
 }
 
-/* Collective. True if rank 0 sees both files. */
-static bool both_there(const wm_run_t *run, const char *a, const char *b) {
-  int there = run->comm->rank == 0 && wm_file_exists(a) && wm_file_exists(b);
+/* Collective. True if rank 0 sees the file. */
+static bool is_there(const wm_run_t *run, const char *path) {
+  int there = run->comm->rank == 0 && wm_file_exists(path);
   MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
   return there != 0;
+}
+
+static bool has_tokenizer(const char *dir) {
+  static const char *const names[] = {"tokenizer.json", "vocab.json"};
+  bool found = false;
+  for (int i = 0; i < 2 && !found; i++) {
+    char path[WM_PATH_SIZE];
+    found = snprintf(path, sizeof path, "%s/%s", dir, names[i]) < (int)sizeof path &&
+            wm_file_exists(path);
+  }
+  return found;
+}
+
+/* WM_INPUT unless the tokens at `path`, of fingerprint `found`, are those of the tokenizer in
+ * `dir`. */
+static wm_status_t compare_tokenizer(const char *path, const char *found, const char *dir,
+                                     wm_error_t *err) {
+  wm_tokenizer_t *tokenizer;
+  char here[WM_STAGE_KEY_SIZE];
+  wm_status_t status = wm_tokenizer_open(dir, &tokenizer, err);
+  if (status != WM_OK)
+    return status;
+  snprintf(here, sizeof here, "%016" PRIx64, wm_tokenizer_fingerprint(tokenizer));
+  wm_tokenizer_close(tokenizer);
+  if (strcmp(found, here) != 0)
+    return wm_fail(err, WM_INPUT,
+                   "%s was made by another tokenizer (fingerprint %s) than the one in %s (%s)",
+                   path, found, dir, here);
+  return WM_OK;
+}
+
+/* Collective. WM_INPUT if the tokens at `path`, whose text is gone, are another tokenizer's than
+ * the settings name. Ids that were given have none. */
+static wm_status_t same_tokenizer(const wm_run_t *run, const char *path, wm_error_t *err) {
+  wm_h5_t *file = NULL;
+  char *found = NULL, *encoding = NULL;
+  const char *dir = wm_tokenizer_dir(run);
+  wm_status_t status;
+  WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
+  WM_TRY(wm_h5_get_string(file, "/", "tokenizer_fingerprint", &found, err));
+  WM_TRY(wm_h5_get_string(file, "/", "encoding", &encoding, err));
+  if (run->comm->rank == 0 && strcmp(encoding, "ids") != 0 && has_tokenizer(dir))
+    status = compare_tokenizer(path, found, dir, err);
+  status = wm_agree(run->comm->world, status, err);
+cleanup:
+  free(found);
+  free(encoding);
+  wm_h5_close(file);
+  return status;
 }
 
 wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
@@ -186,8 +235,12 @@ wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
     wm_corpus_spec_t spec = wm_corpus_spec(run, name);
     origin_t origin;
     WM_TRY(wm_tokens_path(run, name, path, err));
-    if (!both_there(run, path, spec.path))
+    if (!is_there(run, path))
       continue;
+    if (!is_there(run, spec.path)) {
+      WM_TRY(same_tokenizer(run, path, err));
+      continue;
+    }
     WM_TRY(find_origin(run, &spec, &origin, err));
     wm_h5_t *file;
     WM_TRY(wm_h5_open(run->comm->world, path, &file, err));

@@ -7,6 +7,8 @@
 
 #include <assert.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct wm_tensors {
   wm_st_file_t *files;
@@ -199,6 +201,14 @@ const wm_tensor_t *wm_tensors_at(const wm_tensors_t *tensors, int64_t index) {
 const wm_tensor_t *wm_tensors_find(const wm_tensors_t *tensors, const char *name) {
   wm_tensor_t key = {.name = name};
   return bsearch(&key, tensors->tensors, (size_t)tensors->count, sizeof key, by_name);
+}
+
+void wm_tensor_release(const wm_tensor_t *tensor) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)tensor->data;
+  uintptr_t end = (begin + (uintptr_t)tensor->bytes) / page * page; /* whole pages of its own */
+  begin = (begin + page - 1) / page * page;
+  if (begin < end)
+    madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors) {

@@ -2,6 +2,7 @@
 
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/rng.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/par/shared.h"
 
@@ -154,6 +155,7 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
   wm_status_t status = wm_h5_open(comm->world, path, &file, err);
   if (status != WM_OK)
     return status;
+  WM_TRY(wm_h5_verify(file, err));
   WM_TRY(wm_agree(comm->world, check_shape(file, n_layers, d, &n, err), err));
   WM_TRY(wm_agree(comm->world, allocate(n, n_layers, d, &s, err), err));
   WM_TRY(wm_agree(comm->world, read_table(s, file, err), err));
@@ -169,6 +171,41 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
 cleanup:
   wm_surrogates_close(s);
   wm_h5_close(file);
+  return status;
+}
+
+/* Rank r of a node draws surrogates r, r + size, ... */
+static void draw(wm_surrogates_t *s, const wm_comm_t *comm, uint64_t seed) {
+  for (int64_t i = 0; i < s->n; i++) {
+    s->layers[i] = s->index_of[i] = i;
+    s->r2[i] = s->r2_heldout[i] = NAN;
+    if (i % comm->node_size != comm->node_rank)
+      continue;
+    float *weight = weight_at(s, i);
+    wm_rng_normals((wm_rng_t){seed, (uint64_t)i}, 0, s->d * s->d, weight);
+    for (int64_t k = 0; k < s->d * s->d; k++)
+      weight[k] *= 0.02f;
+  }
+  s->fingerprint = wm_hash(&seed, sizeof seed, (uint64_t)s->n);
+  wm_shared_sync(&s->memory);
+}
+
+wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers, int64_t d,
+                                        int64_t tile_rows, uint64_t seed, wm_surrogates_t **out,
+                                        wm_error_t *err) {
+  wm_surrogates_t *s = NULL;
+  wm_status_t status;
+  *out = NULL;
+  WM_TRY(wm_agree(comm->world, allocate(n_layers, n_layers, d, &s, err), err));
+  status = wm_shared_create(comm, n_layers * d * (d + 1) * (int64_t)sizeof(float), "surrogates",
+                            &s->memory, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  draw(s, comm, seed);
+  WM_TRY(wm_agree(comm->world, prepare(s, tile_rows, err), err));
+  *out = s;
+  s = NULL;
+cleanup:
+  wm_surrogates_close(s);
   return status;
 }
 

@@ -12,26 +12,28 @@
 wm_status_t wm_block_declare_tokens(wm_model_t *model, const char *embedding, const char *head,
                                     wm_error_t *err) {
   int64_t v = model->arch.vocab_size, d = model->arch.d_model;
-  if (model->arch.tied_head)
-    return wm_weights_want(&model->weights, &model->head, v, d, err, "%s", embedding);
-  wm_status_t status = wm_weights_want_rows(&model->weights, &model->tokens, v, d, err, embedding);
-  if (status != WM_OK)
+  bool tied = model->arch.tied_head;
+  model->head.layout = WM_WEIGHT_OUT_IN;
+  wm_status_t status = wm_weights_want_rows(&model->weights, &model->tokens,
+                                            tied ? &model->head : NULL, v, d, err, embedding);
+  if (status != WM_OK || tied)
     return status;
-  return wm_weights_want(&model->weights, &model->head, v, d, err, "%s", head);
+  return wm_weights_want_matrix(&model->weights, &model->head, v, d, err, head);
 }
 
 wm_status_t wm_block_declare_dense(wm_model_t *model, wm_dense_t *dense, wm_dense_t shape,
                                    bool bias, wm_error_t *err, const char *name, ...) {
-  char text[WM_WANT_NAME];
+  char text[WM_WANT_NAME], full[WM_WANT_NAME + 8];
   va_list args;
   va_start(args, name);
   vsnprintf(text, sizeof text, name, args);
   va_end(args);
+  snprintf(full, sizeof full, "%s.weight", text);
   *dense = shape;
-  bool transposed = shape.layout == WM_WEIGHT_OUT_IN;
+  bool transposed = shape.weight.layout == WM_WEIGHT_OUT_IN;
   wm_status_t status =
-      wm_weights_want(&model->weights, &dense->weight, transposed ? shape.out : shape.in,
-                      transposed ? shape.in : shape.out, err, "%s.weight", text);
+      wm_weights_want_matrix(&model->weights, &dense->weight, transposed ? shape.out : shape.in,
+                             transposed ? shape.in : shape.out, err, full);
   if (status == WM_OK && bias)
     status = wm_weights_want(&model->weights, &dense->bias, shape.out, 0, err, "%s.bias", text);
   return status;
@@ -52,18 +54,17 @@ wm_status_t wm_block_declare_norm(wm_model_t *model, wm_norm_t *norm, wm_error_t
   return status;
 }
 
-static wm_status_t create_linear(wm_dense_t *d, int64_t tile_rows, wm_error_t *err) {
-  return wm_linear_create(&d->linear, d->in, d->out, d->weight, d->layout, d->bias, d->activation,
-                          tile_rows, err);
+static wm_status_t create_linear(wm_model_t *m, wm_dense_t *d, wm_error_t *err) {
+  return wm_linear_create_typed(&d->linear, d->in, d->out, &d->weight, d->bias, d->activation,
+                                m->options.tile_rows, m->options.compute, &m->scratch, err);
 }
 
 wm_status_t wm_block_create_linears(wm_model_t *model, wm_layer_t *layer, wm_error_t *err) {
-  int64_t tile_rows = model->options.tile_rows;
   wm_status_t status;
-  WM_TRY(create_linear(&layer->qkv, tile_rows, err));
-  WM_TRY(create_linear(&layer->project, tile_rows, err));
-  WM_TRY(create_linear(&layer->up, tile_rows, err));
-  WM_TRY(create_linear(&layer->down, tile_rows, err));
+  WM_TRY(create_linear(model, &layer->qkv, err));
+  WM_TRY(create_linear(model, &layer->project, err));
+  WM_TRY(create_linear(model, &layer->up, err));
+  WM_TRY(create_linear(model, &layer->down, err));
 cleanup:
   return status;
 }

@@ -9,8 +9,8 @@
 /* A dense layer with its weights. */
 typedef struct {
   int64_t in, out;
-  const float *weight, *bias; /* bias NULL: none */
-  wm_weight_layout_t layout;
+  wm_weight_t weight;
+  const float *bias; /* NULL: none */
   wm_activation_t activation;
   wm_linear_t *linear;
 } wm_dense_t;
@@ -46,14 +46,15 @@ struct wm_model {
   wm_arch_t arch;
   const wm_family_ops_t *family;
   wm_weights_t weights;
-  wm_rows_t tokens;       /* token embedding: the file's type, or float32 when the head is tied */
+  wm_rows_t tokens;       /* token embedding, in the file's type */
   const float *positions; /* position embedding, NULL: none */
   wm_rotary_t rotary;     /* dims = 0: none */
   wm_layer_t *layers;
   wm_norm_t final_norm;
-  const float *head; /* [vocab_size, D] */
+  wm_weight_t head; /* [vocab_size, D] */
   wm_linear_t **head_tiles;
   int64_t n_head_tiles;
+  wm_gemm_scratch_t scratch; /* of all products */
   uint64_t fingerprint;
   wm_profile_t *profile; /* borrowed, NULL: none */
 };

@@ -12,16 +12,19 @@ static wm_status_t declare_layer(wm_model_t *m, int64_t i, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(wm_block_declare_norm(m, &l->attention_norm, err, "h.%lld.ln_1", (long long)i));
   WM_TRY(wm_block_declare_norm(m, &l->mlp_norm, err, "h.%lld.ln_2", (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->qkv, (wm_dense_t){.in = d, .out = 3 * d, .layout = conv1d},
-                                true, err, "h.%lld.attn.c_attn", (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->project, (wm_dense_t){.in = d, .out = d, .layout = conv1d},
-                                true, err, "h.%lld.attn.c_proj", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->qkv,
+                                (wm_dense_t){.in = d, .out = 3 * d, .weight.layout = conv1d}, true,
+                                err, "h.%lld.attn.c_attn", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->project,
+                                (wm_dense_t){.in = d, .out = d, .weight.layout = conv1d}, true, err,
+                                "h.%lld.attn.c_proj", (long long)i));
   WM_TRY(wm_block_declare_dense(
       m, &l->up,
-      (wm_dense_t){.in = d, .out = f, .layout = conv1d, .activation = m->arch.activation}, true,
-      err, "h.%lld.mlp.c_fc", (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->down, (wm_dense_t){.in = f, .out = d, .layout = conv1d},
-                                true, err, "h.%lld.mlp.c_proj", (long long)i));
+      (wm_dense_t){.in = d, .out = f, .weight.layout = conv1d, .activation = m->arch.activation},
+      true, err, "h.%lld.mlp.c_fc", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->down,
+                                (wm_dense_t){.in = f, .out = d, .weight.layout = conv1d}, true, err,
+                                "h.%lld.mlp.c_proj", (long long)i));
 cleanup:
   return status;
 }

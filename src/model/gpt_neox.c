@@ -15,16 +15,19 @@ static wm_status_t declare_layer(wm_model_t *m, int64_t i, wm_error_t *err) {
                                (long long)i));
   WM_TRY(wm_block_declare_norm(m, &l->mlp_norm, err, "layers.%lld.post_attention_layernorm",
                                (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->qkv, (wm_dense_t){.in = d, .out = 3 * d, .layout = linear},
-                                bias, err, "layers.%lld.attention.query_key_value", (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->project, (wm_dense_t){.in = d, .out = d, .layout = linear},
-                                bias, err, "layers.%lld.attention.dense", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->qkv,
+                                (wm_dense_t){.in = d, .out = 3 * d, .weight.layout = linear}, bias,
+                                err, "layers.%lld.attention.query_key_value", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->project,
+                                (wm_dense_t){.in = d, .out = d, .weight.layout = linear}, bias, err,
+                                "layers.%lld.attention.dense", (long long)i));
   WM_TRY(wm_block_declare_dense(
       m, &l->up,
-      (wm_dense_t){.in = d, .out = f, .layout = linear, .activation = m->arch.activation}, true,
-      err, "layers.%lld.mlp.dense_h_to_4h", (long long)i));
-  WM_TRY(wm_block_declare_dense(m, &l->down, (wm_dense_t){.in = f, .out = d, .layout = linear},
-                                true, err, "layers.%lld.mlp.dense_4h_to_h", (long long)i));
+      (wm_dense_t){.in = d, .out = f, .weight.layout = linear, .activation = m->arch.activation},
+      true, err, "layers.%lld.mlp.dense_h_to_4h", (long long)i));
+  WM_TRY(wm_block_declare_dense(m, &l->down,
+                                (wm_dense_t){.in = f, .out = d, .weight.layout = linear}, true, err,
+                                "layers.%lld.mlp.dense_4h_to_h", (long long)i));
 cleanup:
   return status;
 }

@@ -96,10 +96,13 @@ wm_status_t wm_head_create(wm_model_t *model, wm_error_t *err) {
   WM_TRY(wm_alloc(&memory, count, sizeof(wm_linear_t *), "tiles of the head", err));
   model->head_tiles = memory;
   model->n_head_tiles = count;
-  for (int64_t t = 0; t < count; t++)
-    WM_TRY(wm_linear_create(&model->head_tiles[t], d, tile_width(model, t),
-                            model->head + t * width * d, WM_WEIGHT_OUT_IN, NULL, WM_ACT_NONE,
-                            model->options.tile_rows, err));
+  for (int64_t t = 0; t < count; t++) {
+    wm_weight_t weight = model->head;
+    weight.data = (const char *)weight.data + t * width * d * wm_dtype_size(weight.dtype);
+    WM_TRY(wm_linear_create_typed(&model->head_tiles[t], d, tile_width(model, t), &weight, NULL,
+                                  WM_ACT_NONE, model->options.tile_rows, model->options.compute,
+                                  &model->scratch, err));
+  }
 cleanup:
   return status;
 }

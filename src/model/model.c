@@ -63,8 +63,6 @@ cleanup:
 
 /* Not collective. Makes the matrix products once the weights are there. */
 static wm_status_t create_linears(wm_model_t *m, wm_error_t *err) {
-  if (m->arch.tied_head)
-    m->tokens = (wm_rows_t){WM_DTYPE_F32, (const char *)m->head, m->arch.d_model};
   for (int64_t i = 0; i < m->arch.n_layers; i++) {
     wm_status_t status = wm_block_create_linears(m, &m->layers[i], err);
     if (status != WM_OK)
@@ -82,12 +80,19 @@ wm_status_t wm_model_declare(wm_model_t *m, const char *dir, const uint64_t *see
   return wm_agree(m->comm->world, declare(m, dir, seed, err), err);
 }
 
+static wm_matrices_t matrices_of(const wm_model_options_t *options) {
+  if (options->compute != WM_COMPUTE_F32)
+    return WM_MATRICES_BF16;
+  return options->as_filed ? WM_MATRICES_AS_FILED : WM_MATRICES_F32;
+}
+
 static wm_status_t load(wm_model_t *m, const char *dir, const uint64_t *seed, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(wm_model_declare(m, dir, seed, err));
   wm_weights_rules_t rules = m->family->rules;
   if (!m->arch.tied_head)
     rules.copy = NULL;
+  m->weights.matrices = matrices_of(&m->options);
   status = wm_weights_resolve(&m->weights, m->comm, &rules, err);
   if (status != WM_OK) {
     wm_error_prefix(err, "%s", dir);
@@ -95,6 +100,7 @@ static wm_status_t load(wm_model_t *m, const char *dir, const uint64_t *seed, wm
   }
   WM_TRY(wm_agree(m->comm->world, create_linears(m, err), err));
   take_fingerprint(m);
+  wm_weights_release_files(&m->weights);
 cleanup:
   return status;
 }
@@ -106,6 +112,8 @@ static wm_status_t create(const wm_comm_t *comm, const char *dir, const uint64_t
   void *memory;
   *out = NULL;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_model_t), "model", err);
+  if (status == WM_OK)
+    status = wm_compute_check(options->compute, err);
   status = wm_agree(comm->world, status, err);
   if (status != WM_OK) {
     free(memory);
@@ -148,6 +156,7 @@ void wm_model_close(wm_model_t *model) {
     wm_block_free_linears(&model->layers[i]);
   free(model->layers);
   wm_rotary_destroy(&model->rotary);
+  wm_gemm_scratch_destroy(&model->scratch);
   wm_weights_close(&model->weights);
   free(model);
 }
@@ -174,6 +183,14 @@ int64_t wm_model_embedding_rows(const wm_model_t *model) {
 
 int64_t wm_model_parameters(const wm_model_t *model) {
   return wm_weights_elements(&model->weights);
+}
+
+wm_compute_t wm_model_compute(const wm_model_t *model) {
+  return model->options.compute;
+}
+
+int64_t wm_model_scratch_bytes(const wm_model_t *model) {
+  return wm_gemm_scratch_bytes(&model->scratch);
 }
 
 int64_t wm_model_shared_bytes(const wm_model_t *model) {

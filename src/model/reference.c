@@ -77,15 +77,22 @@ double wm_reference_nll(const double *logits, int64_t width, int64_t target) {
   return log(sum) + max - logits[target];
 }
 
+static double weight_at(const wm_weight_t *w, int64_t index) {
+  float value;
+  if (w->dtype == WM_DTYPE_F32)
+    return (double)((const float *)w->data)[index];
+  wm_to_f32(w->dtype, (const char *)w->data + index * wm_dtype_size(w->dtype), 1, &value);
+  return (double)value;
+}
+
 /* out[rows, d.out] = act(x W + b) */
 static void dense(const wm_dense_t *d, const double *x, int64_t rows, double *out) {
+  bool in_out = d->weight.layout == WM_WEIGHT_IN_OUT;
   for (int64_t i = 0; i < rows; i++)
     for (int64_t o = 0; o < d->out; o++) {
       double sum = d->bias != NULL ? (double)d->bias[o] : 0;
       for (int64_t k = 0; k < d->in; k++)
-        sum +=
-            x[i * d->in + k] * (double)(d->layout == WM_WEIGHT_IN_OUT ? d->weight[k * d->out + o]
-                                                                      : d->weight[o * d->in + k]);
+        sum += x[i * d->in + k] * weight_at(&d->weight, in_out ? k * d->out + o : o * d->in + k);
       out[i * d->out + o] = wm_activation_reference(d->activation, sum);
     }
 }
@@ -166,11 +173,8 @@ wm_status_t wm_reference_forward(const wm_model_t *model, const int32_t *ids, in
       memcpy(y + layer * n * d, a.y, (size_t)(n * d) * sizeof *y);
   }
   wm_reference_norm(&model->final_norm, a.h, n, a.normed);
-  wm_dense_t head = {.in = d,
-                     .out = model->arch.vocab_size,
-                     .weight = model->head,
-                     .layout = WM_WEIGHT_OUT_IN,
-                     .activation = WM_ACT_NONE};
+  wm_dense_t head = {
+      .in = d, .out = model->arch.vocab_size, .weight = model->head, .activation = WM_ACT_NONE};
   dense(&head, a.normed, n, logits);
   free(memory);
   return WM_OK;

@@ -1,13 +1,11 @@
 #include "weights.h"
 
 #include "random.h"
-#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -63,12 +61,19 @@ wm_status_t wm_weights_want(wm_weights_t *weights, const float **slot, int64_t n
   return WM_OK;
 }
 
-wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, int64_t n0, int64_t n1,
-                                 wm_error_t *err, const char *name) {
+wm_status_t wm_weights_want_matrix(wm_weights_t *weights, wm_weight_t *matrix, int64_t n0,
+                                   int64_t n1, wm_error_t *err, const char *name) {
+  return wm_weights_want_rows(weights, NULL, matrix, n0, n1, err, name);
+}
+
+wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, wm_weight_t *matrix,
+                                 int64_t n0, int64_t n1, wm_error_t *err, const char *name) {
   wm_status_t status = wm_weights_want(weights, NULL, n0, n1, err, "%s", name);
-  if (status == WM_OK)
-    weights->wants[weights->count - 1].rows = rows;
-  return status;
+  if (status != WM_OK)
+    return status;
+  weights->wants[weights->count - 1].rows = rows;
+  weights->wants[weights->count - 1].matrix = matrix;
+  return WM_OK;
 }
 
 int64_t wm_weights_elements(const wm_weights_t *weights) {
@@ -196,7 +201,7 @@ static wm_status_t draw_all(wm_weights_t *w, wm_error_t *err) {
   return WM_OK;
 }
 
-static wm_status_t find_all(wm_weights_t *w, const wm_weights_rules_t *rules, wm_error_t *err) {
+wm_status_t wm_weights_find(wm_weights_t *w, const wm_weights_rules_t *rules, wm_error_t *err) {
   if (w->tensors == NULL)
     return draw_all(w, err);
   for (int64_t i = 0; i < w->count; i++) {
@@ -206,110 +211,4 @@ static wm_status_t find_all(wm_weights_t *w, const wm_weights_rules_t *rules, wm
   }
   wm_status_t status = check_surplus(w, rules, err);
   return status != WM_OK ? status : check_copy(w, rules, err);
-}
-
-/* Gives a place in the window to every tensor that can't be used as the file holds it. */
-static void plan_window(wm_weights_t *w) {
-  enum { ALIGN = 16 }; /* floats */
-  for (int64_t i = 0; i < w->count; i++) {
-    wm_want_t *want = &w->wants[i];
-    const void *data = want->tensor->data; /* NULL: random */
-    bool mapped = want->tensor->dtype == WM_DTYPE_F32 && (uintptr_t)data % 4 == 0;
-    want->offset = -1;
-    if (data != NULL && (mapped || want->rows != NULL))
-      continue;
-    want->offset = w->window_floats;
-    w->window_floats += (want->tensor->elements + ALIGN - 1) / ALIGN * ALIGN;
-  }
-}
-
-/* Index of the first element that is not finite, -1 if all are. */
-static int64_t first_not_finite(const float *x, int64_t n) {
-  int64_t first = n;
-#pragma omp parallel for reduction(min : first) schedule(static)
-  for (int64_t block = 0; block < n; block += 4096) {
-    int64_t end = block + 4096 < n ? block + 4096 : n;
-    int bad = 0;
-#pragma omp simd reduction(| : bad)
-    for (int64_t i = block; i < end; i++)
-      bad |= !(fabsf(x[i]) <= 0x1.fffffep127f);
-    for (int64_t i = block; bad && i < end; i++)
-      if (!isfinite(x[i]) && i < first)
-        first = i;
-  }
-  return first < n ? first : -1;
-}
-
-/* The same for elements that are not float32 in memory, converted piece by piece. */
-static int64_t first_not_finite_in_file(const wm_tensor_t *t, int64_t first, int64_t n) {
-  enum { PIECE = 16384 };
-  static _Thread_local float piece[PIECE];
-  for (int64_t i = 0; i < n; i += PIECE) {
-    int64_t count = n - i < PIECE ? n - i : PIECE;
-    wm_to_f32(t->dtype, (const char *)t->data + (first + i) * wm_dtype_size(t->dtype), count,
-              piece);
-    int64_t bad = first_not_finite(piece, count);
-    if (bad >= 0)
-      return i + bad;
-  }
-  return -1;
-}
-
-/* This rank's part of one tensor: conversion, and the check that it is finite. */
-static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_comm_t *comm,
-                             wm_error_t *err) {
-  const wm_tensor_t *t = want->tensor;
-  int64_t first, n, bad;
-  wm_pulse();
-  wm_partition(t->elements, comm->node_size, comm->node_rank, &first, &n);
-  if (want->offset >= 0) {
-    float *out = (float *)w->window.data + want->offset + first;
-    if (t->data == NULL)
-      wm_random_fill(w->seed, want, first, n, out);
-    else
-      wm_to_f32(t->dtype, (const char *)t->data + first * wm_dtype_size(t->dtype), n, out);
-    bad = first_not_finite(out, n);
-  } else if (want->rows != NULL) {
-    bad = first_not_finite_in_file(t, first, n);
-  } else {
-    bad = first_not_finite((const float *)t->data + first, n);
-  }
-  if (bad >= 0)
-    return wm_fail(err, WM_INPUT, "%s: tensor \"%s\": element %lld is not finite in float32",
-                   t->file, t->name, (long long)(first + bad));
-  return WM_OK;
-}
-
-static void set_slots(wm_weights_t *w) {
-  for (int64_t i = 0; i < w->count; i++) {
-    wm_want_t *want = &w->wants[i];
-    const float *converted = (const float *)w->window.data + want->offset;
-    if (want->rows != NULL && want->offset >= 0)
-      *want->rows = (wm_rows_t){WM_DTYPE_F32, (const char *)converted, want->shape[1]};
-    else if (want->rows != NULL)
-      *want->rows = (wm_rows_t){want->tensor->dtype, want->tensor->data, want->shape[1]};
-    else if (want->offset >= 0)
-      *want->slot = converted;
-    else
-      *want->slot = want->tensor->data;
-  }
-}
-
-wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
-                               const wm_weights_rules_t *rules, wm_error_t *err) {
-  wm_status_t status = find_all(weights, rules, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  plan_window(weights);
-  if (weights->window_floats > 0)
-    status = wm_shared_create(comm, weights->window_floats * (int64_t)sizeof(float),
-                              "the float32 copy of the model's weights", &weights->window, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  for (int64_t i = 0; status == WM_OK && i < weights->count; i++)
-    status = take_part(weights, &weights->wants[i], comm, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  if (weights->window_floats > 0)
-    wm_shared_sync(&weights->window);
-  set_slots(weights);
-cleanup:
-  return status;
 }

@@ -1,14 +1,16 @@
-/* Finding a model's tensors in its files, checking them, and making them float32 once per node.
+/* Finding a model's tensors in its files, checking them, and having them in the type that the
+ * forward pass reads, once per node.
  *
  * A family lists the tensors that it wants; wm_weights_resolve then finds them under their names
  * with or without the family's prefix, refuses missing, wrongly shaped, surplus and non-finite
- * ones, and sets the pointers: into the mapped file for aligned float32, else into one window of
- * node-shared memory that the node's ranks fill together.
+ * ones, and sets the pointers: into the mapped file where that holds the type, aligned, else into
+ * one window of node-shared memory that the node's ranks fill together.
  */
 #ifndef WANAMAKER_SRC_MODEL_WEIGHTS_H
 #define WANAMAKER_SRC_MODEL_WEIGHTS_H
 
 #include "wanamaker/io/safetensors.h"
+#include "wanamaker/linalg/gemm.h"
 #include "wanamaker/par/comm.h"
 #include "wanamaker/par/shared.h"
 
@@ -24,14 +26,24 @@ typedef struct {
 
 enum { WM_WANT_NAME = 96 };
 
+/* In what type the matrices of products are kept. */
+typedef enum {
+  WM_MATRICES_F32,
+  WM_MATRICES_BF16,
+  WM_MATRICES_AS_FILED /* F32, F16 or BF16 in place, without a copy; F64 becomes F32 */
+} wm_matrices_t;
+
 typedef struct {
   char name[WM_WANT_NAME]; /* without prefix */
   int n_dims;
   int64_t shape[2];
-  const float **slot; /* where the pointer goes, or */
-  wm_rows_t *rows;    /* a matrix that stays in the file's type */
+  const float **slot;  /* where the pointer to float32 goes, or */
+  wm_weight_t *matrix; /* a matrix of products, in the type of wm_matrices_t, and, or alone, */
+  wm_rows_t *rows;     /* a matrix that stays in the file's type */
   const wm_tensor_t *tensor;
-  int64_t offset; /* in the window, in floats; -1 when the file's data are used */
+  wm_dtype_t stored;   /* type of slot or matrix */
+  int64_t offset;      /* of slot or matrix in the window, in bytes; -1: none, or the file's data */
+  int64_t rows_offset; /* of rows that no file holds, float32; -1: none */
 } wm_want_t;
 
 typedef struct {
@@ -40,8 +52,9 @@ typedef struct {
   wm_tensor_t *drawn; /* [count] what files would hold, without data; NULL for a model in files */
   wm_want_t *wants;
   int64_t count, capacity;
+  wm_matrices_t matrices; /* set before wm_weights_resolve */
   wm_shared_t window;
-  int64_t window_floats;
+  int64_t window_bytes;
 } wm_weights_t;
 
 /* What a family's files are like. */
@@ -59,21 +72,32 @@ void wm_weights_open_random(wm_weights_t *weights, uint64_t seed);
 /* Collective over the node. Harmless on a zeroed object. */
 void wm_weights_close(wm_weights_t *weights);
 
-/* Wants a vector [n0] (n1 = 0) or a matrix [n0, n1] row-major. */
+/* Wants a vector [n0] (n1 = 0) or a matrix [n0, n1] row-major in float32. */
 wm_status_t wm_weights_want(wm_weights_t *weights, const float **slot, int64_t n0, int64_t n1,
                             wm_error_t *err, const char *name, ...)
     __attribute__((format(printf, 6, 7)));
-wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, int64_t n0, int64_t n1,
-                                 wm_error_t *err, const char *name);
+/* Wants a matrix of products: sets *matrix but for its layout, which is the caller's. */
+wm_status_t wm_weights_want_matrix(wm_weights_t *weights, wm_weight_t *matrix, int64_t n0,
+                                   int64_t n1, wm_error_t *err, const char *name);
+/* Wants a matrix whose rows are looked up, and as a matrix of products too unless NULL. */
+wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, wm_weight_t *matrix,
+                                 int64_t n0, int64_t n1, wm_error_t *err, const char *name);
 
 /* Collective over comm->world, after all wants. */
 wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
                                const wm_weights_rules_t *rules, wm_error_t *err);
+
+/* Lets the pages of the files go whose contents were copied into the window. Not collective. */
+void wm_weights_release_files(const wm_weights_t *weights);
 
 /* Fingerprint of the files' tensors, or of the seed that stands for them. */
 uint64_t wm_weights_fingerprint(const wm_weights_t *weights);
 
 /* Elements of all wanted tensors. */
 int64_t wm_weights_elements(const wm_weights_t *weights);
+
+/* weights.c, for weights_load.c: finds and checks what is wanted. */
+wm_status_t wm_weights_find(wm_weights_t *weights, const wm_weights_rules_t *rules,
+                            wm_error_t *err);
 
 #endif

@@ -20,7 +20,7 @@ struct wm_node_memory {
   pthread_cond_t wake;
   /* under the lock: */
   bool stopping;
-  int64_t peak; /* -1: unknown */
+  int64_t peak, recent; /* -1: unknown */
 };
 
 /* Sum over the node's ranks; -1 if one of them is unknown. */
@@ -41,6 +41,8 @@ static int64_t look(wm_node_memory_t *m) {
   pthread_mutex_lock(&m->lock);
   if (bytes > m->peak)
     m->peak = bytes;
+  if (bytes > m->recent)
+    m->recent = bytes;
   pthread_mutex_unlock(&m->lock);
   return bytes;
 }
@@ -102,7 +104,7 @@ wm_status_t wm_node_memory_start(const wm_comm_t *comm, wm_node_memory_t **out, 
   wm_node_memory_t *m = memory;
   m->comm = comm;
   m->pids = pids;
-  m->peak = -1;
+  m->peak = m->recent = -1;
   pthread_mutex_init(&m->lock, NULL);
   pthread_cond_init(&m->wake, NULL);
   int64_t own = getpid();
@@ -154,11 +156,14 @@ int64_t wm_node_memory_peak(wm_node_memory_t *m) {
   return most(m->comm, peak);
 }
 
-void wm_node_memory_forget(wm_node_memory_t *m) {
-  pthread_mutex_lock(&m->lock);
-  m->peak = -1;
-  pthread_mutex_unlock(&m->lock);
-  if (m->comm->node_rank == 0)
-    look(m);
-  MPI_Barrier(m->comm->world);
+int64_t wm_node_memory_recent(wm_node_memory_t *m) {
+  int64_t recent = 0;
+  if (m->comm->node_rank == 0) {
+    int64_t bytes = look(m);
+    pthread_mutex_lock(&m->lock);
+    recent = m->recent;
+    m->recent = bytes;
+    pthread_mutex_unlock(&m->lock);
+  }
+  return most(m->comm, recent);
 }

@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CACHE_SLOTS = 1 << 16, CACHED_BYTES = 29, CACHED_IDS = 8, SHORT_BYTES = 48 };
+#ifndef CACHE_SLOTS /* the fuzz targets make it small, so that words meet in it */
+#define CACHE_SLOTS (1 << 16)
+#endif
+enum { CACHED_BYTES = 29, CACHED_IDS = 8, SHORT_BYTES = 48 };
 enum { NO_RANK = INT32_MAX };
 
 typedef struct {

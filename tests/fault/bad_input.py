@@ -7,6 +7,7 @@ message that names the file, the place and what was expected.
 DATA is tests/data. Only the standard library is used.
 """
 
+import ctypes
 import json
 import os
 import re
@@ -42,6 +43,20 @@ def write_npy(path, ids):
     with open(path, "wb") as f:
         f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
         f.write(struct.pack(f"<{len(ids)}i", *ids))
+
+
+def set_text_attribute(path, name, text):
+    """Overwrites a text attribute of a file's root, by the program's own HDF5 library (checksums cover it)."""
+    library = re.search(r"libhdf5\S*\.so\S* => (\S+)", subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout)
+    h5 = ctypes.CDLL(library.group(1))
+    for function in (h5.H5Fopen, h5.H5Aopen, h5.H5Aget_type):
+        function.restype = ctypes.c_int64
+    h5.H5Tget_size.restype = ctypes.c_size_t
+    file = ctypes.c_int64(h5.H5Fopen(path.encode(), 1, ctypes.c_int64(0)))  # for reading and writing
+    attribute = ctypes.c_int64(h5.H5Aopen(file, name.encode(), ctypes.c_int64(0)))
+    kind = ctypes.c_int64(h5.H5Aget_type(attribute))
+    buffer = ctypes.create_string_buffer(text.encode(), h5.H5Tget_size(kind))
+    assert h5.H5Awrite(attribute, kind, buffer) >= 0 and h5.H5Aclose(attribute) >= 0 and h5.H5Fclose(file) >= 0
 
 
 class Bench:
@@ -309,8 +324,28 @@ def stale_cases(b):
     b.expect("dry run after a change and new tokens", 0, "sweep: can be planned when the surrogates", "run", ok, *mine,
              "-n")
     b.expect("run after a change", 0, r"(?s)fit: wrote.*sweep: wrote", "run", ok, *mine)
+    surrogates = b.path("stale/surrogates.h5")
+    set_text_attribute(surrogates, "version", "0.0.9")
+    b.expect("surrogates of another version", INPUT,
+             r'surrogates\.h5 was made from another version \("0\.0\.9", here "[^"]+"\); run the job fit again', "sweep",
+             ok, *mine)
+    with open(surrogates, "r+b") as f:
+        middle = os.path.getsize(surrogates) // 2
+        f.seek(middle)
+        byte = f.read(1)[0]
+        f.seek(middle)
+        f.write(bytes([byte ^ 1]))
+    b.expect("one bit of the surrogates", INPUT, r"surrogates\.h5: \w+: checksum \w+ expected", "sweep", ok, *mine)
+    b.expect("run after one bit", 0, "", "fit", ok, *mine, "fit.lambda=0.5")
+    b.expect("run after one bit, as before", 0, "fit: wrote", "run", ok, *mine)
     os.remove(text)
     b.expect("a text that is gone is left to its tokens", 0, "complete for these inputs", "sweep", ok, *mine)
+    for job in ("fit", "sweep"):
+        b.expect(f"{job} from tokens of another tokenizer", INPUT,
+                 r"tokens\.main\.stream\.h5 was made by another tokenizer \(fingerprint \w+\) than the one in "
+                 r"\S*demo_gpt_neox \(\w+\)", job, ok, *mine, f"tokenizer.path={os.path.join(DATA, 'demo_gpt_neox')}")
+    b.expect("no tokenizer to compare with", 0, "complete for these inputs", "sweep", ok, *mine,
+             f"tokenizer.path={b.path('nowhere')}")
     b.expect("one text under two names", USAGE, "overlap", "run", ok, f"corpora.other.path={b.path('text.txt')}",
              "ranges.evaluation.corpus=other", "ranges.evaluation.tokens=[300,900]")
     b.expect("fewer rows than the width, no penalty", NUMERICAL, "layer 0: ridge of width .* lambda 0", "run", ok,

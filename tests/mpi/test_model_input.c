@@ -256,7 +256,7 @@ static void remove_shared_directory(char *dir) {
 }
 
 static wm_status_t try_open(const char *dir, wm_error_t *err) {
-  wm_model_options_t options = {16, 16};
+  wm_model_options_t options = {.tile_rows = 16, .tile_vocab = 16};
   wm_model_t *model;
   wm_status_t status = wm_model_open(comm, dir, &options, NULL, &model, err);
   if (status == WM_OK)

@@ -78,7 +78,7 @@ static void losses(wm_model_t *model, double nll[ROWS]) {
   free(h);
 }
 
-static const wm_model_options_t options = {32, 1024};
+static const wm_model_options_t options = {.tile_rows = 32, .tile_vocab = 1024};
 
 static void losses_of_random(const wm_comm_t *c, const char *config, uint64_t seed,
                              double nll[ROWS]) {

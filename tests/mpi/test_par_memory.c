@@ -42,8 +42,9 @@ static void test_known_amounts(void **state) {
   int64_t after = wm_node_memory_now(m), peak = wm_node_memory_peak(m);
   CHECK((double)(after - before) < 0.1 * expected);
   CHECK((double)(peak - before) > 0.95 * expected);
-  wm_node_memory_forget(m);
-  CHECK((double)(wm_node_memory_peak(m) - before) < 0.1 * expected);
+  CHECK(wm_node_memory_recent(m) == peak);
+  CHECK((double)(wm_node_memory_recent(m) - before) < 0.1 * expected);
+  CHECK(wm_node_memory_peak(m) == peak);
   wm_node_memory_stop(m);
 }
 

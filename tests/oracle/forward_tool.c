@@ -120,7 +120,7 @@ static wm_status_t run(const wm_comm_t *comm, char **argv, wm_error_t *err) {
   run_t r = {0};
   wm_map_t ids = {0}, starts = {0};
   wm_log_t log = {.level = WM_LOG_INFO, .rank = comm->rank};
-  wm_model_options_t options = {atoll(argv[5]), atoll(argv[6])};
+  wm_model_options_t options = {.tile_rows = atoll(argv[5]), .tile_vocab = atoll(argv[6])};
   int repeats = atoi(argv[7]);
   wm_status_t status;
   WM_TRY(wm_model_open(comm, argv[1], &options, &log, &r.model, err));

@@ -50,7 +50,7 @@ static inline char *golden_path(const char *name) {
 static inline wm_model_t *open_model(const wm_comm_t *comm, const char *dir, int64_t tile_rows,
                                      int64_t tile_vocab) {
   wm_error_t err = {0};
-  wm_model_options_t options = {tile_rows, tile_vocab};
+  wm_model_options_t options = {.tile_rows = tile_rows, .tile_vocab = tile_vocab};
   wm_model_t *model;
   if (wm_model_open(comm, dir, &options, NULL, &model, &err) != WM_OK)
     fail_msg("%s: %s", dir, err.message);

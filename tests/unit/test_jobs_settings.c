@@ -19,7 +19,7 @@ static void test_table(void **state) {
   for (const wm_schema_t *e = wm_settings; e->key != NULL; e++) {
     assert_true(strlen(e->help) > 4);
     assert_true((e->type == WM_SETTING_CHOICE) == (e->choices != NULL));
-    assert_true((e->jobs & ~(unsigned)WM_JOB_RUN) == 0);
+    assert_true((e->jobs & ~(unsigned)WM_JOB_ALL) == 0);
     for (const wm_schema_t *other = wm_settings; other < e; other++)
       assert_string_not_equal(e->key, other->key);
   }

@@ -36,6 +36,10 @@ const wm_tensor_t *wm_tensors_at(const wm_tensors_t *tensors, int64_t index); /*
 /* NULL if absent. */
 const wm_tensor_t *wm_tensors_find(const wm_tensors_t *tensors, const char *name);
 
+/* Tells the system that the tensor's part of the file won't be read for now: its pages leave this
+ * process's memory, and come back from the file if they are read after all. */
+void wm_tensor_release(const wm_tensor_t *tensor);
+
 /* Fingerprint of all names, types and shapes and of every byte of data: an edited row of one matrix
  * makes another model. */
 uint64_t wm_tensors_fingerprint(const wm_tensors_t *tensors);

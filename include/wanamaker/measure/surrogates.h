@@ -29,6 +29,11 @@ typedef struct wm_surrogates wm_surrogates_t;
  * the file is not of a model of width d with n_layers layers. */
 wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t n_layers, int64_t d,
                                int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err);
+/* Collective. Surrogates of all layers with weights drawn from `seed`, normal(0, 0.02), and biases 0,
+ * for measurements that need no text. R^2 is NaN. */
+wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers, int64_t d,
+                                        int64_t tile_rows, uint64_t seed, wm_surrogates_t **out,
+                                        wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_surrogates_close(wm_surrogates_t *surrogates);
 

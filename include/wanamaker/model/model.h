@@ -9,9 +9,10 @@
  * the new h; parallel GPT-NeoX has x = LN2(h), h + attention again the new h. So the MLP of a layer
  * can be replaced for some sequences of a batch without the family's code knowing.
  *
- * Weights exist once per node: float32 tensors are used where the file maps them, others are
- * converted into node-shared memory. Layer norm, softmax, log-sum-exp, rotary angles: float32 or
- * better (sums in float32 pairwise or float64; log-sum-exp in float64).
+ * Weights exist once per node: tensors are used where the file maps them if that holds the type
+ * that products take (float32, or bfloat16 for matrices when options say so), others are converted
+ * into node-shared memory; embeddings stay in the file's type. Layer norm, softmax, log-sum-exp,
+ * rotary angles: float32 or better (sums in float32 pairwise or float64; log-sum-exp in float64).
  * Results of a sequence depend on that sequence alone and the number of threads, bit for bit.
  */
 #ifndef WANAMAKER_MODEL_MODEL_H
@@ -30,13 +31,17 @@
 typedef struct wm_model wm_model_t;
 
 typedef struct {
-  int64_t tile_rows;  /* fixed height of the products' tiles, e.g. 512; see wm_gemm_tile_rows */
-  int64_t tile_vocab; /* width of a logits tile, e.g. 4096 */
+  int64_t tile_rows;    /* fixed height of the products' tiles, e.g. 512; see wm_gemm_tile_rows */
+  int64_t tile_vocab;   /* width of a logits tile, e.g. 4096 */
+  wm_compute_t compute; /* type of the dense layers' products; attention's own are float32 */
+  bool as_filed; /* float32 products of matrices that stay in the file's type and are converted one
+                  * at a time when they are multiplied: slower, but without a copy of the weights */
 } wm_model_options_t;
 
 /* Collective over comm->world. Loads the model in `dir`; `comm` and `log` are borrowed and must
  * outlive it. Missing, surplus (unless a known buffer) or wrongly shaped tensors, weights that are
- * not finite and config.json that contradicts them are WM_INPUT, naming the tensor. */
+ * not finite and config.json that contradicts them are WM_INPUT, naming the tensor; a type of
+ * products that this machine lacks is WM_ENVIRONMENT. */
 wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
                           const wm_log_t *log, wm_model_t **out, wm_error_t *err);
 /* The same from a config.json alone (wm_arch_read), with weights drawn from `seed`: matrices
@@ -65,7 +70,10 @@ int64_t wm_model_parameters(const wm_model_t *model);
  * Who works with the model counts in wm_model_profile what else there is. Not collective. */
 void wm_model_set_profile(wm_model_t *model, wm_profile_t *profile);
 wm_profile_t *wm_model_profile(const wm_model_t *model);
-/* Bytes converted into node-shared memory (0 for float32 files). */
+wm_compute_t wm_model_compute(const wm_model_t *model);
+/* Bytes that this process's products take to convert operands. */
+int64_t wm_model_scratch_bytes(const wm_model_t *model);
+/* Bytes converted into node-shared memory (0 for float32 files and products). */
 int64_t wm_model_shared_bytes(const wm_model_t *model);
 
 /* Sequences that lie one after another in the rows of h. Borrowed arrays. */

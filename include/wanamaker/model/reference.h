@@ -1,5 +1,6 @@
 /* The forward pass in plain float64 loops, for tests: one statement of the equations, without
- * tiles, blocks, tables or shared code with the fast kernels. */
+ * tiles, blocks, tables or shared code with the fast kernels. Weights are the model's own, in
+ * whatever type it keeps them; nothing else is rounded. */
 #ifndef WANAMAKER_MODEL_REFERENCE_H
 #define WANAMAKER_MODEL_REFERENCE_H
 

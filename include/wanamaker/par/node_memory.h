@@ -22,7 +22,7 @@ void wm_node_memory_stop(wm_node_memory_t *memory);
  * unknown. */
 int64_t wm_node_memory_now(wm_node_memory_t *memory);
 int64_t wm_node_memory_peak(wm_node_memory_t *memory);
-/* Collective over comm->world. The peak from now on. */
-void wm_node_memory_forget(wm_node_memory_t *memory);
+/* The same peak, counted from the last call of this function (or the start). */
+int64_t wm_node_memory_recent(wm_node_memory_t *memory);
 
 #endif
