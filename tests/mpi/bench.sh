@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# The job bench on 1 and 2 ranks: all parts on a tiny model of either family, what it writes, dry runs,
+# settings that can't be, and a random model that goes through files into the other jobs.
+#   bench.sh WANAMAKER MPIEXEC MODEL_DIR
+set -euo pipefail
+program=$1 mpiexec=$2 model=$3
+work=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # memory syncs at once
+trap 'rm -rf -- "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+cat >"$work/gpt2.json" <<'END'
+{"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 3, "n_positions": 128, "vocab_size": 1003}
+END
+cat >"$work/neox.json" <<'END'
+{"model_type": "gpt_neox", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2,
+ "intermediate_size": 256, "max_position_embeddings": 128, "vocab_size": 701, "rotary_pct": 0.5}
+END
+
+bench() { # RANKS CONFIG OUT [SETTING...]
+  local ranks=$1 config=$2 out=$3
+  shift 3
+  "$mpiexec" -n "$ranks" "$program" bench bench.config="$config" output.dir="$out" bench.window=64 \
+    bench.windows=2 bench.documents=300 bench.repeat=1 bench.seconds=1 compute.tile_rows=64 \
+    compute.block_tokens=128 "$@" >"$out.log" 2>&1
+}
+
+expect() { # STATUS TEXT COMMAND...
+  local wanted=$1 text=$2 status=0
+  shift 2
+  "$@" || status=$?
+  [ "$status" -eq "$wanted" ] || fail "exit $status instead of $wanted: $*"
+  grep -qF -- "$text" "$4.log" || { cat "$4.log" >&2; fail "\"$text\" is not said: $*"; }
+}
+
+# Members of a dataset's rows as lines of numbers, names left out.
+values() { # FILE DATASET
+  h5dump -y -w 1 -d "$2" "$1" | sed -n '/DATA {/,$p' | grep -oE '^ *-?(nan|[0-9.e+-]+),? *$' | tr -d ' ,'
+}
+
+common='/forward/rates /forward/kernels /forward/document_kernels /fit /sweep/times /sweep/kernels
+/scaling /memory /machine/products /machine/memory'
+several='/machine/allreduce /machine/latency'
+
+for ranks in 1 2; do
+  for family in gpt2 neox; do
+    parts=all
+    [ "$family" = gpt2 ] || parts='forward, documents fit,sweep scaling'
+    out=$work/$family.$ranks
+    bench "$ranks" "$work/$family.json" "$out" bench.parts="\"$parts\"" || { cat "$out.log" >&2; fail "$family on $ranks ranks"; }
+    grep -q 'peak memory [0-9.]* GiB on the node' "$out.log" || fail "memory is not told"
+    [ "$(h5dump -a /complete "$out/bench.h5" | grep -c '(0): 1')" -eq 1 ] || fail "bench.h5 is not complete"
+    for data in $common $([ "$ranks" -eq 1 ] || echo "$several"); do
+      [ "$parts" = all ] || [[ $data != /machine/* ]] || continue
+      h5dump -H -d "$data" "$out/bench.h5" >/dev/null || fail "$data is missing ($family, $ranks)"
+    done
+  done
+  # operations of the sweep by those of four full models: a matter of sizes alone
+  h5dump -a /sweep/times/note "$work/gpt2.$ranks/bench.h5" | grep -q '0.622 of their operations' ||
+    fail "operations of the sweep on $ranks ranks"
+  # the last two rows of kernels are what is left and the whole; shares are the second member
+  values "$work/gpt2.$ranks/bench.h5" /forward/kernels | awk 'NR % 5 == 2 { share[++n] = $1 } END {
+    for (i = 1; i < n; i++) sum += share[i]
+    exit !(n >= 10 && share[n] == 100 && sum > 99.9 && sum < 100.1) }' || fail "shares of the kernels"
+done
+[ "$(values "$work/gpt2.2/bench.h5" /scaling | wc -l)" -eq 10 ] || fail "scaling over two ranks"
+
+for ranks in 1 2; do
+  out=$work/dry.$ranks
+  expect 0 '3 layers of width 96, random weights' bench "$ranks" "$work/gpt2.json" "$out" -n
+  expect 0 'f16 in 2 file(s)' bench "$ranks" "$work/gpt2.json" "$out" -n bench.save="$work/none" \
+    bench.save_dtype=f16 bench.save_shards=2
+  [ ! -e "$out" ] && [ ! -e "$work/none" ] || fail "a dry run wrote something"
+  expect 2 'bench.parts: no part "swep"' bench "$ranks" "$work/gpt2.json" "$out" bench.parts='"fit swep"'
+  expect 2 'names no part' bench "$ranks" "$work/gpt2.json" "$out" bench.parts='" ,"'
+  expect 2 'at most 128 positions' bench "$ranks" "$work/gpt2.json" "$out" bench.window=129
+  expect 3 'missing.json' bench "$ranks" "$work/missing.json" "$out"
+  expect 2 'bench.repeat' bench "$ranks" "$work/gpt2.json" "$out" bench.repeat=0
+done
+
+# A model made of config.json alone goes through the whole program.
+for i in $(seq 200); do echo "Line $i of a text in which the $((i * 7919 % 101)) wise men walked"; done >"$work/text.txt"
+expect 0 'wrote a model with random weights' bench 2 "$model" "$work/save" bench.save="$work/saved" \
+  bench.save_dtype=f16 bench.save_shards=2
+expect 2 'already holds a model' bench 2 "$model" "$work/save" bench.save="$work/saved"
+"$mpiexec" -n 2 "$program" run model.path="$work/saved" tokenizer.path="$model" \
+  corpora.main.path="$work/text.txt" output.dir="$work/run" protocol.window=64 \
+  ranges.fit.tokens=[0,1000] ranges.validation.tokens=[1000,1500] \
+  ranges.evaluation.tokens=[1500,2500] bootstrap.resamples=100 >"$work/run.log" 2>&1 ||
+  { cat "$work/run.log" >&2; fail "run on a saved random model"; }
+h5dump -a /peak_memory "$work/run/sweep.h5" | grep -qE '\(0\): [1-9][0-9]{6,}' || fail "peak_memory of sweep.h5"
+echo "bench: 1 and 2 ranks"
