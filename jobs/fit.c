@@ -16,7 +16,9 @@ static wm_fit_options_t read_options(const wm_run_t *run, const int64_t *layers,
                         .layers = layers,
                         .n_layers = n,
                         .block = (int)wm_config_int(c, "fit.block"),
-                        .gram_bytes = (int64_t)(wm_config_float(c, "fit.memory_gib") * 0x1p30)};
+                        .gram_bytes = (int64_t)(wm_config_float(c, "fit.memory_gib") * 0x1p30),
+                        .memory_bytes = wm_memory_bytes(run),
+                        .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes")};
   o.lambdas = wm_config_floats(c, "fit.lambdas", &o.n_lambdas);
   return o;
 }
@@ -74,10 +76,14 @@ static wm_status_t explain(const wm_inputs_t *in, const wm_fit_options_t *o, con
   const wm_run_t *run = in->run;
   const wm_arch_t *arch = wm_model_arch(in->model);
   wm_fit_plan_t plan;
+  const wm_text_t *fit = &in->text[WM_ROLE_FIT], *held = &in->text[WM_ROLE_VALIDATION];
+  int64_t scratch;
   wm_status_t status = wm_fit_plan(run->comm, arch, o, &plan, err);
+  if (status == WM_OK)
+    status = wm_fit_scratch(in->model, &fit->blocks, held->present ? &held->blocks : NULL, o,
+                            &scratch, err);
   if (status != WM_OK || run->comm->rank != 0)
     return status;
-  const wm_text_t *fit = &in->text[WM_ROLE_FIT], *held = &in->text[WM_ROLE_VALIDATION];
   double tokens =
       (double)(fit->windows.n_positions + (held->present ? held->windows.n_positions : 0));
   double d = (double)arch->d_model, layers = (double)o->n_layers;
@@ -90,10 +96,13 @@ static wm_status_t explain(const wm_inputs_t *in, const wm_fit_options_t *o, con
       run->out,
       "fit: %s\n  %" PRId64 " layers from %s\n  held out: %s\n"
       "  %" PRId64 " pass(es); Gram matrices %.1f MiB per node; grids of %d x %d, %d at a time\n"
+      "  memory: %.1f MiB a rank; %.1f MiB a node of %d ranks beside the weights\n"
       "  %.3g operations in the network, %.3g in float64; about %s\n",
       complete ? "complete, would be skipped" : path, o->n_layers, fit->windows.label,
       held->present ? held->windows.label : "none", plan.passes, (double)plan.gram_bytes / 0x1p20,
-      plan.grid_rows, plan.grid_columns, plan.teams, network, gram, duration);
+      plan.grid_rows, plan.grid_columns, plan.teams, (double)scratch / 0x1p20,
+      (double)(plan.gram_bytes + scratch * run->comm->node_size) / 0x1p20, run->comm->node_size,
+      network, gram, duration);
   return WM_OK;
 }
 
@@ -117,6 +126,7 @@ static wm_status_t compute(const wm_inputs_t *in, const wm_fit_options_t *o, con
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));
+  wm_fit_remove_parts(run->comm, o->parts);
   if (run->comm->rank == 0)
     status = print_table(run, summaries, o->n_layers, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
@@ -127,9 +137,10 @@ cleanup:
   return status;
 }
 
-/* Options and place of the result. `layers` has room for all of the model's. */
+/* Options and places of the result and of what is kept on the way. `layers` has room for all of the
+ * model's. */
 static wm_status_t prepare(const wm_inputs_t *in, int64_t *layers, wm_fit_options_t *o, char *path,
-                           wm_error_t *err) {
+                           char *parts, wm_error_t *err) {
   int64_t count, n;
   const int64_t *given = wm_config_ints(in->run->config, "fit.layers", &count);
   wm_status_t status;
@@ -138,29 +149,33 @@ static wm_status_t prepare(const wm_inputs_t *in, int64_t *layers, wm_fit_option
   *o = read_options(in->run, layers, n);
   WM_TRY(read_grid(in->run, o, err));
   WM_TRY(wm_output_path(in->run, "surrogates.h5", path, err));
+  WM_TRY(wm_output_path(in->run, "surrogates.parts", parts, err));
+  o->parts = parts;
 cleanup:
   return status;
 }
 
 wm_status_t wm_stage_fit(const wm_inputs_t *in, bool *complete, wm_error_t *err) {
   const wm_run_t *run = in->run;
-  char path[WM_PATH_SIZE];
+  char path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
   wm_fit_options_t options;
   void *layers = NULL;
   *complete = false;
   wm_status_t status =
       wm_alloc(&layers, wm_model_arch(in->model)->n_layers, sizeof(int64_t), "layers", err);
   if (status == WM_OK)
-    status = prepare(in, layers, &options, path, err);
+    status = prepare(in, layers, &options, path, parts, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
-  uint64_t key = stage_key(in, &options);
+  uint64_t key = options.parts_key = stage_key(in, &options);
   *complete = wm_stage_is_complete(run, path, key);
-  if (run->dry_run)
+  if (run->dry_run) {
     status = wm_agree(run->comm->world, explain(in, &options, path, *complete, err), err);
-  else if (*complete)
+  } else if (*complete) {
     wm_log(run->log, WM_LOG_INFO, "fit: %s is complete for these inputs; skipped", path);
-  else
+    wm_fit_remove_parts(run->comm, parts); /* of a run that ended between result and removal */
+  } else {
     status = compute(in, &options, path, key, err);
+  }
   *complete |= !run->dry_run && status == WM_OK;
 cleanup:
   free(layers);

@@ -3,6 +3,7 @@
 #include "fit_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/progress.h"
+#include "wanamaker/base/timer.h"
 
 #include <string.h>
 
@@ -20,6 +21,46 @@ static void choose_grid(int ranks, int64_t d, int *rows, int *columns) {
     if (use % r == 0)
       *rows = r;
   *columns = use / *rows;
+}
+
+/* Rows that a rank works on at once. */
+static int64_t most_rows(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
+  return heldout != NULL && heldout->max_rows > fit->max_rows ? heldout->max_rows : fit->max_rows;
+}
+
+static int64_t longest(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
+  int64_t a = fit->windows->max_length, b = heldout != NULL ? heldout->windows->max_length : 0;
+  return a > b ? a : b;
+}
+
+/* Bytes of a rank's trunk and published rows, for blocks of `rows`. */
+static int64_t scratch(const wm_model_t *model, int64_t rows, int64_t max_length) {
+  const int64_t each = (int64_t)(3 * sizeof(float) + 2 * sizeof(double));
+  return rows * wm_model_arch(model)->d_model * each + wm_workspace_bytes(model, rows, max_length);
+}
+
+wm_status_t wm_fit_scratch(const wm_model_t *model, const wm_blocks_t *fit,
+                           const wm_blocks_t *heldout, const wm_fit_options_t *options,
+                           int64_t *bytes, wm_error_t *err) {
+  const int64_t rows = most_rows(fit, heldout), length = longest(fit, heldout);
+  const int64_t limit = options->memory_bytes;
+  int64_t fits = rows;
+  *bytes = scratch(model, rows, length);
+  while (limit > 0 && fits >= length && scratch(model, fits, length) > limit)
+    fits--;
+  if (fits == rows)
+    return WM_OK;
+  const double given = (double)limit / 0x1p30, gib = (double)*bytes / 0x1p30;
+  if (fits < length)
+    return wm_fail(err, WM_USAGE,
+                   "compute.memory_gib = %.3f is too little for the fit: a block of %lld tokens "
+                   "takes %.3f GiB a rank, and the longest window (%lld tokens) alone does not fit",
+                   given, (long long)rows, gib, (long long)length);
+  return wm_fail(
+      err, WM_USAGE,
+      "compute.memory_gib = %.3f is too little for the fit: a block of %lld tokens takes "
+      "%.3f GiB a rank; compute.block_tokens = %lld would fit",
+      given, (long long)rows, gib, (long long)fits);
 }
 
 wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
@@ -127,18 +168,34 @@ static wm_status_t step(const wm_comm_t *comm, wm_model_t *model, const wm_block
   return wm_agree(comm->world, status, err);
 }
 
-static wm_status_t pass(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *blocks,
-                        const int32_t *ids, wm_row_set_t set, const wm_fit_group_t *group,
+/* Tokens before block `index`. */
+static int64_t tokens_before(const wm_blocks_t *blocks, int64_t index) {
+  return blocks->windows->position_offset[blocks->first_window[index]];
+}
+
+/* The rows of one set, from at->next on. progress: [group's tokens before the set]. */
+static wm_status_t pass(wm_fit_t *fit, const wm_fit_group_t *group, wm_fit_position_t *at,
                         wm_gram_t *gram, wm_progress_t *progress, wm_error_t *err) {
+  const wm_comm_t *comm = fit->comm;
+  const bool held = at->set == WM_ROWS_HELDOUT;
+  const wm_blocks_t *blocks = held ? fit->heldout : fit->fit;
+  const int32_t *ids = held ? fit->heldout_ids : fit->fit_ids;
+  const int64_t before = progress->done - tokens_before(blocks, at->next);
   trunk_t t = {0};
-  int64_t done = progress->done;
   wm_status_t status;
-  WM_TRY(wm_agree(comm->world, trunk_create(model, blocks, &t, err), err));
-  for (int64_t first = 0; first < blocks->n; first += comm->size) {
-    WM_TRY(step(comm, model, blocks, ids, first + comm->rank, set, group, &t, gram, err));
-    int64_t end = first + comm->size < blocks->n ? first + comm->size : blocks->n;
-    wm_progress_update(progress,
-                       done + blocks->windows->position_offset[blocks->first_window[end]]);
+  WM_TRY(wm_agree(comm->world, trunk_create(fit->model, blocks, &t, err), err));
+  while (at->next < blocks->n) {
+    WM_TRY(step(comm, fit->model, blocks, ids, at->next + comm->rank, (wm_row_set_t)at->set, group,
+                &t, gram, err));
+    at->next = at->next + comm->size < blocks->n ? at->next + comm->size : blocks->n;
+    wm_progress_update(progress, before + tokens_before(blocks, at->next));
+    wm_fit_moment_t now = wm_fit_look(fit);
+    if (now.stop || now.due)
+      WM_TRY(wm_fit_keep_sums(fit, gram, at, err));
+    if (now.stop) {
+      status = wm_fit_stopped(fit, err);
+      goto cleanup;
+    }
   }
 cleanup:
   trunk_destroy(&t);
@@ -148,26 +205,68 @@ cleanup:
 /* --- the whole fit ------------------------------------------------------------------------------
  */
 
-static wm_status_t fit_group(const wm_fit_t *fit, const wm_fit_group_t *group, wm_gram_t *gram,
+static wm_fit_group_t group_at(const wm_fit_t *fit, int64_t index) {
+  const int64_t each = fit->plan.layers_per_pass, first = index * each;
+  const int64_t left = fit->options->n_layers - first;
+  return (wm_fit_group_t){
+      .first = first, .n = left < each ? left : each, .layers = fit->options->layers + first};
+}
+
+/* Tokens of a group that are through at a position. */
+static int64_t tokens_at(const wm_fit_t *fit, const wm_fit_position_t *at) {
+  const int64_t of_fit = fit->fit->windows->n_positions;
+  if (at->set == WM_ROWS_FIT)
+    return tokens_before(fit->fit, at->next);
+  if (fit->heldout == NULL)
+    return of_fit;
+  return of_fit + (at->set == WM_ROWS_HELDOUT ? tokens_before(fit->heldout, at->next)
+                                              : fit->heldout->windows->n_positions);
+}
+
+/* From a position on, to which `gram` belongs. */
+static wm_status_t fit_group(wm_fit_t *fit, wm_fit_position_t at, wm_gram_t *gram,
                              wm_progress_t *progress, wm_error_t *err) {
+  const wm_fit_group_t group = group_at(fit, at.group);
+  const bool centred = at.set == WM_ROW_SETS;
   wm_status_t status;
-  wm_gram_reset(gram);
-  WM_TRY(
-      pass(fit->comm, fit->model, fit->fit, fit->fit_ids, WM_ROWS_FIT, group, gram, progress, err));
-  if (fit->heldout != NULL)
-    WM_TRY(pass(fit->comm, fit->model, fit->heldout, fit->heldout_ids, WM_ROWS_HELDOUT, group, gram,
-                progress, err));
-  double start = wm_profile_start(wm_model_profile(fit->model));
-  wm_gram_finish(gram);
-  wm_profile_stop(wm_model_profile(fit->model), WM_KERNEL_REDUCE, start, 0, 0);
-  WM_TRY(wm_fit_solve_group(fit, group, gram, err));
+  for (; at.set < WM_ROW_SETS; at.set++, at.next = 0)
+    if (at.set == WM_ROWS_FIT || fit->heldout != NULL)
+      WM_TRY(pass(fit, &group, &at, gram, progress, err));
+  if (!centred)
+    wm_gram_finish(gram);
+  WM_TRY(wm_fit_solve_group(fit, &group, gram, centred, err));
 cleanup:
   return status;
 }
 
-static int64_t rows_to_publish(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
-  int64_t rows = fit->max_rows;
-  return heldout != NULL && heldout->max_rows > rows ? heldout->max_rows : rows;
+/* The group that an earlier run was in, if its sums were kept, then all that are left. */
+static wm_status_t fit_groups(wm_fit_t *fit, wm_gram_t *gram, wm_progress_t *progress,
+                              wm_error_t *err) {
+  const wm_fit_position_t whole = {.set = WM_ROW_SETS};
+  wm_fit_position_t at;
+  int64_t resumed = 0;
+  wm_status_t status;
+  WM_TRY(wm_fit_resume(fit, gram, &at, err));
+  for (int64_t g = 0; g < fit->plan.passes; g++) {
+    const wm_fit_group_t group = group_at(fit, g);
+    if (!wm_fit_unsolved(fit, &group))
+      resumed += tokens_at(fit, &whole);
+    else if (at.valid && at.group == g)
+      resumed += tokens_at(fit, &at);
+  }
+  wm_progress_resume(progress, resumed);
+  const wm_fit_group_t under_way = group_at(fit, at.group);
+  if (at.valid && wm_fit_unsolved(fit, &under_way))
+    WM_TRY(fit_group(fit, at, gram, progress, err));
+  for (int64_t g = 0; g < fit->plan.passes; g++) {
+    const wm_fit_group_t group = group_at(fit, g);
+    if (!wm_fit_unsolved(fit, &group))
+      continue;
+    wm_gram_reset(gram);
+    WM_TRY(fit_group(fit, (wm_fit_position_t){.group = g}, gram, progress, err));
+  }
+cleanup:
+  return status;
 }
 
 wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *fit,
@@ -184,24 +283,24 @@ wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm
                 .options = options,
                 .file = file,
                 .summaries = summaries,
+                .log = log,
                 .team = MPI_COMM_NULL};
   wm_gram_t *gram = NULL;
   wm_status_t status;
-  WM_TRY(
-      wm_agree(comm->world, wm_fit_plan(comm, wm_model_arch(model), options, &f.plan, err), err));
+  int64_t bytes;
+  status = wm_fit_plan(comm, wm_model_arch(model), options, &f.plan, err);
+  if (status == WM_OK)
+    status = wm_fit_scratch(model, fit, heldout, options, &bytes, err);
+  WM_TRY(wm_agree(comm->world, status, err));
   WM_TRY(wm_fit_solver_create(&f, err));
   WM_TRY(wm_gram_create(comm, wm_model_arch(model)->d_model, f.plan.layers_per_pass,
-                        rows_to_publish(fit, heldout), &gram, err));
+                        most_rows(fit, heldout), &gram, err));
   int64_t tokens = fit->windows->n_positions + (heldout ? heldout->windows->n_positions : 0);
   wm_progress_t progress;
   wm_progress_start(&progress, log, "fit", "tokens", tokens * f.plan.passes);
-  for (int64_t first = 0; first < options->n_layers; first += f.plan.layers_per_pass) {
-    int64_t left = options->n_layers - first;
-    wm_fit_group_t group = {.first = first,
-                            .n = left < f.plan.layers_per_pass ? left : f.plan.layers_per_pass,
-                            .layers = options->layers + first};
-    WM_TRY(fit_group(&f, &group, gram, &progress, err));
-  }
+  f.kept = wm_seconds();
+  f.keeping = f.plan.passes > 1; /* a later group takes the place of what its layers came from */
+  WM_TRY(fit_groups(&f, gram, &progress, err));
   WM_TRY(wm_fit_write_tables(&f, err));
   wm_progress_finish(&progress);
 cleanup:

@@ -1,5 +1,6 @@
 #include "fit_internal.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/timer.h"
 #include "wanamaker/measure/statistics.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 enum { R2, R2_HELDOUT, NORM, CONDITION, RANK, SCALARS };
 /* Then, for each lambda of the path, R^2, held-out R^2 and norm: [3, n_lambdas]. */
 
-static int64_t columns(const wm_fit_t *f) {
+int64_t wm_fit_columns(const wm_fit_t *f) {
   return SCALARS + 3 * f->options->n_lambdas;
 }
 
@@ -35,8 +36,10 @@ static wm_status_t allocate(wm_fit_t *f, wm_error_t *err) {
     WM_TRY(wm_alloc(&memory, d, sizeof(double), "a surrogate", err));
     f->bias = memory;
   }
-  WM_TRY(wm_alloc(&memory, n * columns(f), sizeof(double), "results of the fit", err));
+  WM_TRY(wm_alloc(&memory, n * wm_fit_columns(f), sizeof(double), "results of the fit", err));
   f->table = memory;
+  WM_TRY(wm_alloc(&memory, n, sizeof(bool), "results of the fit", err));
+  f->solved = memory;
   if (f->options->spectrum) {
     WM_TRY(wm_alloc(&memory, n * d, sizeof(double), "spectra", err));
     f->spectra = memory;
@@ -64,6 +67,7 @@ void wm_fit_solver_destroy(wm_fit_t *f) {
   free(f->weight);
   free(f->bias);
   free(f->table);
+  free(f->solved);
   free(f->spectra);
 }
 
@@ -95,7 +99,7 @@ static wm_status_t solve_path(const wm_fit_t *f, const wm_moments_t *m, const wm
   status = wm_ridge_path(f->team, f->plan.grid_rows, f->plan.grid_columns, o->block, m, held,
                          o->lambdas, (int)k, eigenvalues, sse, sse_held, norms, err);
   if (status == WM_OK && f->team_root) {
-    double *row = f->table + index * columns(f), *path = row + SCALARS;
+    double *row = f->table + index * wm_fit_columns(f), *path = row + SCALARS;
     double least = eigenvalues[0] > 0 ? eigenvalues[0] : 0;
     row[CONDITION] = (eigenvalues[d - 1] + o->lambda) / (least + o->lambda);
     row[RANK] = wm_effective_rank(eigenvalues, d);
@@ -123,7 +127,7 @@ static wm_status_t solve_layer(const wm_fit_t *f, const wm_gram_t *gram, int64_t
   if (status == WM_OK && f->options->spectrum)
     status = solve_path(f, &m, h, index, err);
   if (status == WM_OK && f->team_root) {
-    double *row = f->table + index * columns(f), sse;
+    double *row = f->table + index * wm_fit_columns(f), sse;
     if (!f->options->spectrum)
       row[CONDITION] = row[RANK] = NAN;
     status = wm_ridge_sse(&m, f->weight, f->bias, &sse, err);
@@ -140,28 +144,99 @@ static wm_status_t solve_layer(const wm_fit_t *f, const wm_gram_t *gram, int64_t
   return status;
 }
 
-wm_status_t wm_fit_solve_group(const wm_fit_t *f, const wm_fit_group_t *group,
-                               const wm_gram_t *gram, wm_error_t *err) {
-  const int64_t d = width(f);
+bool wm_fit_unsolved(const wm_fit_t *f, const wm_fit_group_t *group) {
+  int64_t first = group != NULL ? group->first : 0;
+  int64_t n = group != NULL ? group->n : f->options->n_layers;
+  for (int64_t i = first; i < first + n; i++)
+    if (!f->solved[i])
+      return true;
+  return false;
+}
+
+/* The next layers to solve: numbers in the options, one for each team. */
+static int64_t next_round(const wm_fit_t *f, const wm_fit_group_t *group, int64_t *indices) {
+  int64_t n = 0;
+  for (int64_t i = group->first; i < group->first + group->n && n < f->plan.teams; i++)
+    if (!f->solved[i])
+      indices[n++] = i;
+  return n;
+}
+
+/* A layer per team: solved and written. index: this rank's own, -1: none. Collective. */
+static wm_status_t solve_round(const wm_fit_t *f, const wm_fit_group_t *group,
+                               const wm_gram_t *gram, int64_t index, wm_error_t *err) {
+  const int64_t d = width(f), at = index >= 0 ? index : 0;
   wm_profile_t *profile = wm_model_profile(f->model);
   wm_status_t status = WM_OK;
-  for (int64_t first = 0; first < group->n; first += f->plan.teams) {
-    int64_t slot = first + f->team_index;
-    bool busy = f->team_index >= 0 && slot < group->n;
-    int64_t index = busy ? group->first + slot : 0;
-    double start = wm_profile_start(profile);
-    if (busy)
-      status = solve_layer(f, gram, slot, index, err);
-    wm_profile_stop(profile, WM_KERNEL_SOLVE, start, 0, 0);
-    WM_TRY(wm_agree(f->comm->world, status, err));
-    int64_t writes = busy && f->team_root;
-    start = wm_profile_start(profile);
-    int64_t offset[3] = {index, 0, 0}, count[3] = {writes, d, d};
-    WM_TRY(wm_h5_write(f->file, "/weight", H5T_NATIVE_DOUBLE, offset, count, f->weight, err));
-    WM_TRY(wm_h5_write(f->file, "/bias", H5T_NATIVE_DOUBLE, offset, count, f->bias, err));
-    wm_profile_stop(profile, WM_KERNEL_IO, start, 0, 8.0 * (double)(writes * d * (d + 1)));
+  double start = wm_profile_start(profile);
+  if (index >= 0)
+    status = solve_layer(f, gram, index - group->first, index, err);
+  wm_profile_stop(profile, WM_KERNEL_SOLVE, start, 0, 0);
+  WM_TRY(wm_agree(f->comm->world, status, err));
+  int64_t writes = index >= 0 && f->team_root;
+  start = wm_profile_start(profile);
+  int64_t offset[3] = {at, 0, 0}, count[3] = {writes, d, d};
+  WM_TRY(wm_h5_write(f->file, "/weight", H5T_NATIVE_DOUBLE, offset, count, f->weight, err));
+  WM_TRY(wm_h5_write(f->file, "/bias", H5T_NATIVE_DOUBLE, offset, count, f->bias, err));
+  wm_profile_stop(profile, WM_KERNEL_IO, start, 0, 8.0 * (double)(writes * d * (d + 1)));
+cleanup:
+  return status;
+}
+
+/* Will the rounds that are left, each as long as the last one, take too long to be lost? By rank
+ * 0's clock. */
+static bool is_long(const wm_fit_t *f, double seconds, int64_t layers_left) {
+  static const double patience = 600; /* without an interval */
+  const double most =
+      f->options->checkpoint_seconds > 0 ? f->options->checkpoint_seconds : patience;
+  int long_one = seconds * (1 + (double)layers_left / f->plan.teams) > most;
+  MPI_Bcast(&long_one, 1, MPI_INT, 0, f->comm->world);
+  return long_one;
+}
+
+static int64_t count_unsolved(const wm_fit_t *f, const wm_fit_group_t *group) {
+  int64_t n = 0;
+  for (int64_t i = group->first; i < group->first + group->n; i++)
+    n += !f->solved[i];
+  return n;
+}
+
+/* After a round: what is to be kept is, and WM_STOPPED is for those who have more to do. */
+static wm_status_t keep_round(wm_fit_t *f, const wm_fit_group_t *group, wm_gram_t *gram,
+                              int64_t index, double seconds, bool *saved, wm_error_t *err) {
+  const int64_t left = count_unsolved(f, group);
+  const wm_fit_moment_t now = wm_fit_look(f);
+  const wm_fit_position_t at = {true, group->first / f->plan.layers_per_pass, WM_ROW_SETS, 0};
+  wm_status_t status = WM_OK;
+  f->keeping |= now.stop || now.due || is_long(f, seconds, left);
+  if (f->keeping && wm_fit_unsolved(f, NULL))
+    WM_TRY(wm_fit_keep_layers(f, f->team_root ? index : -1, err));
+  if (left > 0 && !*saved && (now.stop || now.due)) {
+    WM_TRY(wm_fit_keep_sums(f, gram, &at, err));
+    *saved = true;
+  }
+  if (now.stop && wm_fit_unsolved(f, NULL))
+    status = wm_fit_stopped(f, err);
+cleanup:
+  return status;
+}
+
+wm_status_t wm_fit_solve_group(wm_fit_t *f, const wm_fit_group_t *group, wm_gram_t *gram,
+                               bool saved, wm_error_t *err) {
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, f->plan.teams, sizeof(int64_t), "layers to solve", err);
+  int64_t *indices = memory;
+  WM_TRY(wm_agree(f->comm->world, status, err));
+  for (int64_t n; (n = next_round(f, group, indices)) > 0;) {
+    const int64_t index = f->team_index >= 0 && f->team_index < n ? indices[f->team_index] : -1;
+    double start = wm_seconds();
+    WM_TRY(solve_round(f, group, gram, index, err));
+    for (int64_t i = 0; i < n; i++)
+      f->solved[indices[i]] = true;
+    WM_TRY(keep_round(f, group, gram, index, wm_seconds() - start, &saved, err));
   }
 cleanup:
+  free(memory);
   return status;
 }
 
@@ -185,7 +260,8 @@ static wm_status_t write_columns(const wm_fit_t *f, const char *path, int64_t fi
                                  const char *description, double *scratch, wm_error_t *err) {
   int64_t n = f->options->n_layers, take = m > 0 ? m : 1;
   for (int64_t i = 0; i < n; i++)
-    memcpy(scratch + i * take, f->table + i * columns(f) + first, (size_t)take * sizeof(double));
+    memcpy(scratch + i * take, f->table + i * wm_fit_columns(f) + first,
+           (size_t)take * sizeof(double));
   return write_doubles(f, path, n, m, description, scratch, err);
 }
 
@@ -219,12 +295,13 @@ wm_status_t wm_fit_write_tables(wm_fit_t *f, wm_error_t *err) {
       [RANK] = {"/fit/effective_rank", "[layer] exp of the entropy of the normalised spectrum"},
   };
   const int64_t n = f->options->n_layers;
-  wm_sum_f64(f->comm->world, f->table, n * columns(f));
+  wm_sum_f64(f->comm->world, f->table, n * wm_fit_columns(f));
   if (f->spectra != NULL)
     wm_sum_f64(f->comm->world, f->spectra, n * width(f));
   void *scratch;
-  wm_status_t status = wm_agree(
-      f->comm->world, wm_alloc(&scratch, n * columns(f), sizeof(double), "results", err), err);
+  wm_status_t status =
+      wm_agree(f->comm->world,
+               wm_alloc(&scratch, n * wm_fit_columns(f), sizeof(double), "results", err), err);
   if (status != WM_OK)
     return status;
   WM_TRY(write_all(f, "/layers", H5T_STD_I64LE, H5T_NATIVE_INT64, n, 0, "[layer] layer numbers",
@@ -234,7 +311,7 @@ wm_status_t wm_fit_write_tables(wm_fit_t *f, wm_error_t *err) {
   if (f->options->spectrum)
     WM_TRY(write_path(f, scratch, err));
   for (int64_t i = 0; i < n; i++) {
-    const double *row = f->table + i * columns(f);
+    const double *row = f->table + i * wm_fit_columns(f);
     f->summaries[i] = (wm_fit_summary_t){.layer = f->options->layers[i],
                                          .r2 = row[R2],
                                          .r2_heldout = row[R2_HELDOUT],

@@ -1,45 +1,13 @@
-#include "wanamaker/measure/gram.h"
-
-#include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/gram.h"
-#include "wanamaker/par/shared.h"
+#include "gram_internal.h"
+#include "wanamaker/base/mem.h"
 
 #include <string.h>
 
 enum { SUM_COLUMNS = 64 }; /* columns a thread sums at a time */
 
-struct wm_gram {
-  const wm_comm_t *comm;
-  int64_t d, layers, max_rows;
-  wm_shared_t matrices; /* [layers, sets]: xx [d, d], xy [d, d], yy, x_sum, y_sum [d], count */
-  wm_shared_t shifts;   /* [layers]: x_shift [d], y_shift [d] */
-  wm_shared_t rows;     /* [node ranks]: count (as one double), x [max_rows, d], y [max_rows, d] */
-  double *sums;         /* [layers, sets]: yy, x_sum, y_sum [d], count: this rank's rows */
-  bool *shifted;        /* [layers] */
-};
-
-static int64_t small_size(int64_t d) {
-  return 3 * d + 1;
-}
-
-static int64_t set_size(int64_t d) {
-  return 2 * d * d + small_size(d);
-}
-
 int64_t wm_gram_bytes_per_layer(int64_t d) {
-  return (set_size(d) * WM_ROW_SETS + 2 * d) * (int64_t)sizeof(double);
-}
-
-static double *set_at(const wm_gram_t *g, wm_row_set_t set, int64_t layer) {
-  return (double *)g->matrices.data + (layer * WM_ROW_SETS + set) * set_size(g->d);
-}
-
-static double *sums_at(const wm_gram_t *g, wm_row_set_t set, int64_t layer) {
-  return g->sums + (layer * WM_ROW_SETS + set) * small_size(g->d);
-}
-
-static double *shift_at(const wm_gram_t *g, int64_t layer) {
-  return (double *)g->shifts.data + layer * 2 * g->d;
+  return (wm_gram_set_size(d) * WM_ROW_SETS + 2 * d) * (int64_t)sizeof(double);
 }
 
 static double *rows_of(const wm_gram_t *g, int node_rank) {
@@ -54,7 +22,8 @@ wm_status_t wm_gram_create(const wm_comm_t *comm, int64_t d, int64_t layers, int
   wm_gram_t *g = memory;
   if (status == WM_OK) {
     *g = (wm_gram_t){.comm = comm, .d = d, .layers = layers, .max_rows = max_rows};
-    status = wm_alloc(&memory, layers * WM_ROW_SETS * small_size(d), sizeof(double), "sums", err);
+    status = wm_alloc(&memory, layers * WM_ROW_SETS * wm_gram_small_size(d), sizeof(double), "sums",
+                      err);
     g->sums = memory;
   }
   if (status == WM_OK) {
@@ -63,8 +32,8 @@ wm_status_t wm_gram_create(const wm_comm_t *comm, int64_t d, int64_t layers, int
   }
   const int64_t word = sizeof(double);
   WM_TRY(wm_agree(comm->world, status, err));
-  status = wm_shared_create(comm, layers * WM_ROW_SETS * set_size(d) * word, "Gram matrices",
-                            &g->matrices, err);
+  status = wm_shared_create(comm, layers * WM_ROW_SETS * wm_gram_set_size(d) * word,
+                            "Gram matrices", &g->matrices, err);
   WM_TRY(wm_agree(comm->world, status, err));
   status = wm_shared_create(comm, layers * 2 * d * word, "provisional means", &g->shifts, err);
   WM_TRY(wm_agree(comm->world, status, err));
@@ -92,7 +61,7 @@ void wm_gram_free(wm_gram_t *gram) {
 void wm_gram_reset(wm_gram_t *gram) {
   memset(gram->shifted, 0, (size_t)gram->layers * sizeof(bool));
   memset(gram->sums, 0,
-         (size_t)(gram->layers * WM_ROW_SETS * small_size(gram->d)) * sizeof(double));
+         (size_t)(gram->layers * WM_ROW_SETS * wm_gram_small_size(gram->d)) * sizeof(double));
   wm_shared_sync(&gram->matrices);
   int64_t first, length;
   wm_partition(gram->matrices.bytes, gram->comm->node_size, gram->comm->node_rank, &first, &length);
@@ -104,7 +73,7 @@ void wm_gram_reset(wm_gram_t *gram) {
 static void set_shift(wm_gram_t *g, int64_t layer, const float *x, const float *y,
                       const int64_t *kept, int64_t n_kept) {
   const int64_t d = g->d;
-  double *shift = shift_at(g, layer);
+  double *shift = wm_gram_shift(g, layer);
   if (g->comm->rank == 0) {
     memset(shift, 0, (size_t)(2 * d) * sizeof *shift);
     for (int64_t r = 0; r < n_kept; r++)
@@ -123,10 +92,10 @@ static void set_shift(wm_gram_t *g, int64_t layer, const float *x, const float *
 static void publish_rows(wm_gram_t *g, wm_row_set_t set, int64_t layer, const float *x,
                          const float *y, const int64_t *kept, int64_t n_kept) {
   const int64_t d = g->d;
-  const double *shift = shift_at(g, layer);
+  const double *shift = wm_gram_shift(g, layer);
   double *mine = rows_of(g, g->comm->node_rank);
   double *px = mine + 1, *py = px + g->max_rows * d;
-  double *yy = sums_at(g, set, layer), *x_sum = yy + d, *y_sum = x_sum + d;
+  double *yy = wm_gram_sums(g, set, layer), *x_sum = yy + d, *y_sum = x_sum + d;
   mine[0] = (double)n_kept;
 #pragma omp parallel for schedule(static)
   for (int64_t r = 0; r < n_kept; r++)
@@ -155,7 +124,7 @@ wm_status_t wm_gram_add(wm_gram_t *gram, wm_row_set_t set, int64_t layer, const 
     set_shift(gram, layer, x, y, kept, n_kept);
   publish_rows(gram, set, layer, x, y, kept, n_kept);
   wm_shared_sync(&gram->rows);
-  double *xx = set_at(gram, set, layer), *xy = xx + d * d;
+  double *xx = wm_gram_set(gram, set, layer), *xy = xx + d * d;
   wm_status_t status = WM_OK;
   for (int r = 0; r < c->node_size && status == WM_OK; r++) {
     const double *rows = rows_of(gram, r);
@@ -169,11 +138,11 @@ wm_status_t wm_gram_add(wm_gram_t *gram, wm_row_set_t set, int64_t layer, const 
 /* Adds up the nodes' matrices on their leaders and spreads the small sums to the node. */
 static void reduce_layer(wm_gram_t *g, wm_row_set_t set, int64_t layer) {
   const int64_t d = g->d;
-  double *xx = set_at(g, set, layer), *small = xx + 2 * d * d;
-  wm_sum_f64(g->comm->world, sums_at(g, set, layer), small_size(d));
+  double *xx = wm_gram_set(g, set, layer), *small = xx + 2 * d * d;
+  wm_sum_f64(g->comm->world, wm_gram_sums(g, set, layer), wm_gram_small_size(d));
   if (g->comm->node_rank == 0) {
     wm_sum_f64(g->comm->leaders, xx, 2 * d * d);
-    memcpy(small, sums_at(g, set, layer), (size_t)small_size(d) * sizeof *small);
+    memcpy(small, wm_gram_sums(g, set, layer), (size_t)wm_gram_small_size(d) * sizeof *small);
   }
 }
 
@@ -186,7 +155,7 @@ void wm_gram_finish(wm_gram_t *gram) {
   wm_shared_sync(&gram->matrices);
   for (int64_t l = 0; l < gram->layers; l++)
     for (int set = 0; set < WM_ROW_SETS; set++)
-      wm_gram_mirror(gram->d, c->node_size, c->node_rank, set_at(gram, set, l));
+      wm_gram_mirror(gram->d, c->node_size, c->node_rank, wm_gram_set(gram, set, l));
   wm_shared_sync(&gram->matrices);
   for (int64_t l = 0; l < gram->layers; l++)
     for (int set = 0; set < WM_ROW_SETS; set++) {
@@ -206,8 +175,8 @@ void wm_gram_finish(wm_gram_t *gram) {
 
 wm_moments_t wm_gram_moments(const wm_gram_t *gram, wm_row_set_t set, int64_t layer) {
   const int64_t d = gram->d;
-  double *xx = set_at(gram, set, layer), *yy = xx + 2 * d * d;
-  const double *shift = shift_at(gram, layer);
+  double *xx = wm_gram_set(gram, set, layer), *yy = xx + 2 * d * d;
+  const double *shift = wm_gram_shift(gram, layer);
   return (wm_moments_t){.dx = d,
                         .dy = d,
                         .count = yy[3 * d],

@@ -4,6 +4,13 @@
  * into node-shared Gram matrices (gram.h); after the last block the nodes' matrices are summed, and
  * teams of ranks solve one layer each on a process grid (linalg/ridge.h). Layers whose matrices
  * exceed the memory setting are done in groups, each with a pass of its own.
+ *
+ * So that a killed or stopped fit can go on, on any number of ranks, it keeps in a folder
+ *   gram/NNNN.h5  the sums of the pass under way, and how far it is: when the interval has passed,
+ * and when stopped; the last two of them, in case one is damaged (gram.h) NNNN.h5       solved
+ * layers: when a group takes longer to solve than the interval, when there are several passes, and
+ * when stopped A short fit keeps nothing. On as many ranks as before, of one node, the result is
+ * that of an undisturbed fit, bit for bit; else sums are taken in another order.
  */
 #ifndef WANAMAKER_MEASURE_FIT_H
 #define WANAMAKER_MEASURE_FIT_H
@@ -27,7 +34,11 @@ typedef struct {
   int64_t n_layers;
   int64_t grid_rows, grid_columns; /* 0: chosen */
   int block;
-  int64_t gram_bytes; /* per node */
+  int64_t gram_bytes;        /* per node */
+  int64_t memory_bytes;      /* most scratch of a rank; 0: any */
+  const char *parts;         /* folder of what is kept; NULL: nothing. Borrowed */
+  uint64_t parts_key;        /* of all that the surrogates depend on */
+  double checkpoint_seconds; /* 0: only when stopped */
 } wm_fit_options_t;
 
 /* One layer's result, on every rank. */
@@ -45,13 +56,25 @@ typedef struct {
 wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
                         const wm_fit_options_t *options, wm_fit_plan_t *out, wm_error_t *err);
 
+/* Not collective. Scratch of a rank, with its share of what the node's ranks publish to each other.
+ * heldout may be NULL. WM_USAGE, with what would fit, if that is more than options->memory_bytes.
+ */
+wm_status_t wm_fit_scratch(const wm_model_t *model, const wm_blocks_t *fit,
+                           const wm_blocks_t *heldout, const wm_fit_options_t *options,
+                           int64_t *bytes, wm_error_t *err);
+
 /* Collective over comm->world. Fits on the windows of `fit`, checks on those of `heldout` (NULL:
  * none); `ids` are the ids of the corpora the two come from. Writes datasets of surrogates.h
- * into `file` (being written; the caller adds attributes and publishes). summaries: [n_layers]. */
+ * into `file` (being written; the caller adds attributes, publishes, and then removes what was
+ * kept). summaries: [n_layers]. WM_STOPPED after a stop request, when what is done has been kept.
+ */
 wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *fit,
                               const int32_t *fit_ids, const wm_blocks_t *heldout,
                               const int32_t *heldout_ids, const wm_fit_options_t *options,
                               wm_h5_t *file, const wm_log_t *log, wm_fit_summary_t *summaries,
                               wm_error_t *err);
+
+/* Collective over comm->world. Removes what a fit has kept. */
+void wm_fit_remove_parts(const wm_comm_t *comm, const char *folder);
 
 #endif

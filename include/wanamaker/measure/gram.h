@@ -10,9 +10,11 @@
 #define WANAMAKER_MEASURE_GRAM_H
 
 #include "wanamaker/base/status.h"
+#include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/ridge.h"
 #include "wanamaker/par/comm.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef enum { WM_ROWS_FIT, WM_ROWS_HELDOUT, WM_ROW_SETS } wm_row_set_t;
@@ -40,6 +42,20 @@ wm_status_t wm_gram_add(wm_gram_t *gram, wm_row_set_t set, int64_t layer, const 
 /* Collective over world. Sums over all ranks and nodes and centres; afterwards every rank may read
  * wm_gram_moments. */
 void wm_gram_finish(wm_gram_t *gram);
+
+/* Collective over world. Writes the statistics into `file` (being written): summed over the nodes,
+ * and each rank's small sums. centred: after wm_gram_finish. Row sets 0 .. sets - 1; what is not
+ * saved must have no rows. /matrices  [layers, sets, 2 D D + 3 D + 1] float64: x'x, x'y, and from a
+ * finished one y'y, sums of x and of y, count /shifts    [layers, 2 D] float64 provisional means of
+ * x and of y /sums      [ranks, layers, 2, 3 D + 1] float64 y'y, sums and count of each rank; if
+ * not centred */
+wm_status_t wm_gram_save(wm_gram_t *gram, bool centred, int64_t sets, wm_h5_t *file,
+                         wm_error_t *err);
+/* Collective over world. The inverse, on any number of ranks and nodes; on equally many ranks of
+ * one node the same bits. WM_INPUT if the file's shapes are not this object's; then, as after any
+ * failure, the object is to be reset. */
+wm_status_t wm_gram_load(wm_gram_t *gram, bool centred, int64_t sets, wm_h5_t *file,
+                         wm_error_t *err);
 
 /* Centred moments of a layer (count = 0: no rows were added). Borrowed. */
 wm_moments_t wm_gram_moments(const wm_gram_t *gram, wm_row_set_t set, int64_t layer);
