@@ -230,8 +230,8 @@ static void tell_end(const wm_comm_t *comm, wm_status_t status, const wm_error_t
     return;
   if (status == WM_STOPPED)
     fprintf(stderr,
-            "wanamaker: stopped on request (%s); submit the same command again to continue\n",
-            wm_stop_reason());
+            "wanamaker: stopped on request (%s); submit the same command again to continue (%s)\n",
+            wm_stop_reason(), err->message);
   else
     fprintf(stderr, "wanamaker: %s: %s\n", wm_status_name(status), err->message);
 }

@@ -36,8 +36,7 @@ int wm_stop_code(void) {
 
 void wm_stop_adopt(int code) {
   int nobody = 0;
-  if (code != 0)
-    atomic_compare_exchange_strong(&stop_code, &nobody, code);
+  atomic_compare_exchange_strong(&stop_code, &nobody, code);
 }
 
 bool wm_stop_requested(void) {

@@ -59,7 +59,7 @@ static void settle(wm_queue_t *q, const request_t *r) {
     assert(q->state[r->finished] == GIVEN);
     q->state[r->finished] = DONE;
     q->remaining--;
-    q->done += q->cost[r->finished];
+    q->done = q->done + q->cost[r->finished]; /* one writer at a time */
   }
   if (r->returned != NONE) {
     assert(q->state[r->returned] == GIVEN);
