@@ -256,10 +256,11 @@ static int64_t take_here(wm_queue_t *q, const request_t *request) {
 static int64_t fetch(wm_queue_t *q, const request_t *request) {
   int64_t item;
   MPI_Request pending[2];
+  MPI_Status ends[2]; /* MPICH warns of MPI_STATUSES_IGNORE */
   int tries = 0, done = 0;
   MPI_Irecv(&item, 1, MPI_INT64_T, 0, TAG_REPLY, q->channel, &pending[0]);
   MPI_Isend(request, sizeof *request, MPI_BYTE, 0, TAG_REQUEST, q->channel, &pending[1]);
-  while (MPI_Testall(2, pending, &done, MPI_STATUSES_IGNORE), !done)
+  while (MPI_Testall(2, pending, &done, ends), !done)
     if (++tries < FETCH_TRIES)
       sched_yield();
     else

@@ -208,9 +208,10 @@ static void report_once(wm_watchdog_t *w, bool last) {
   int done;
   double start = w->now;
   MPI_Request pending[2];
+  MPI_Status ends[2]; /* MPICH warns of MPI_STATUSES_IGNORE */
   MPI_Irecv(&answer, 1, MPI_CHAR, 0, TAG_ANSWER, w->channel, &pending[0]);
   MPI_Isend(&report, sizeof report, MPI_BYTE, 0, TAG_REPORT, w->channel, &pending[1]);
-  while (MPI_Testall(2, pending, &done, MPI_STATUSES_IGNORE), !done) {
+  while (MPI_Testall(2, pending, &done, ends), !done) {
     nap(w);
     if (w->now - start <= w->limit)
       continue;
