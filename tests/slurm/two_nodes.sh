@@ -67,12 +67,14 @@ fi
 
 pids=()
 
+# Daemons that wait for each other (slurmd for a step whose controller has gone) end with the namespace.
 finish() {
-  local p
-  for p in "${pids[@]}"; do
-    kill "$p" 2>/dev/null || true
+  local _
+  kill "${pids[@]}" 2>/dev/null || true
+  for _ in $(seq 20); do
+    kill -0 "${pids[@]}" 2>/dev/null || break
+    sleep 0.1
   done
-  wait "${pids[@]}" 2>/dev/null || true
 }
 
 write_files() {
