@@ -60,6 +60,8 @@ static wm_status_t read_options(const wm_run_t *run, wm_bench_options_t *o, wm_e
                             .stack_rows = wm_config_int(c, "compute.stack_rows"),
                             .fit_block = (int)wm_config_int(c, "fit.block"),
                             .repeat = wm_config_int(c, "bench.repeat"),
+                            .processor_time =
+                                strcmp(wm_config_string(c, "bench.clock"), "processor") == 0,
                             .seconds = wm_config_float(c, "bench.seconds")};
   return read_parts(wm_config_string(c, "bench.parts"), &o->parts, err);
 }

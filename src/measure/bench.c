@@ -3,12 +3,14 @@
 #include "wanamaker/base/control.h"
 #include "wanamaker/base/memory_usage.h"
 #include "wanamaker/base/profile.h"
+#include "wanamaker/linalg/blas.h"
 #include "wanamaker/par/idle.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* --- times --------------------------------------------------------------------------------------
  */
@@ -32,38 +34,57 @@ double wm_samples_median(const wm_samples_t *s) {
   return s->n > 0 ? (sorted[(s->n - 1) / 2] + sorted[s->n / 2]) / 2 : NAN;
 }
 
-wm_status_t wm_bench_sample(const wm_comm_t *comm, int ranks, wm_bench_call_t call, void *context,
-                            wm_samples_t *samples, wm_error_t *err) {
+/* Per thread. */
+static double processor_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return ((double)t.tv_sec + 1e-9 * (double)t.tv_nsec) / wm_threads();
+}
+
+wm_status_t wm_bench_sample(const wm_bench_options_t *options, int ranks, wm_bench_call_t call,
+                            void *context, wm_samples_t *samples, wm_error_t *err) {
   assert(samples->n < WM_SAMPLES);
-  double seconds = 0;
+  const wm_comm_t *comm = options->comm;
+  double times[2] = {0, 0}; /* of the wall clock and the processor */
   wm_status_t status = WM_OK;
   wm_pulse();
   MPI_Barrier(comm->world);
   if (comm->rank < ranks) {
-    double start = wm_seconds();
+    double start = wm_seconds(), used = processor_seconds();
     status = call(context, err);
-    seconds = wm_seconds() - start;
+    times[0] = wm_seconds() - start;
+    times[1] = processor_seconds() - used;
   }
   wm_idle_barrier(comm->world);
   status = wm_agree(comm->world, status, err);
-  MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, comm->world);
-  samples->seconds[samples->n++] = seconds;
+  MPI_Allreduce(MPI_IN_PLACE, times, 2, MPI_DOUBLE, MPI_MAX, comm->world);
+  samples->seconds[samples->n++] = times[options->processor_time ? 1 : 0];
+  samples->wall += times[0];
+  return status;
+}
+
+wm_status_t wm_bench_repeat(void *repeated, wm_error_t *err) {
+  const wm_repeated_t *r = repeated;
+  wm_status_t status = WM_OK;
+  for (int64_t i = 0; i < r->times && status == WM_OK; i++)
+    status = r->call(r->context, err);
   return status;
 }
 
 wm_status_t wm_bench_contest(const wm_bench_options_t *options, wm_contest_t *contests, int n,
                              wm_error_t *err) {
-  double spent = 0;
   for (int64_t round = 0; round < options->repeat && round < WM_SAMPLES; round++) {
+    double spent = 0;
+    for (int i = 0; i < n; i++)
+      spent += contests[i].samples.wall;
     if (round > 0 && spent > options->seconds)
       break;
     for (int i = 0; i < n; i++) {
       wm_contest_t *c = &contests[i];
       wm_status_t status =
-          wm_bench_sample(options->comm, c->ranks, c->call, c->context, &c->samples, err);
+          wm_bench_sample(options, c->ranks, c->call, c->context, &c->samples, err);
       if (status != WM_OK)
         return status;
-      spent += c->samples.seconds[c->samples.n - 1];
     }
   }
   return WM_OK;
@@ -89,31 +110,48 @@ static wm_status_t add_kernel(const wm_bench_t *bench, wm_records_t *r, const ch
   return wm_records_add(r, name, row, err);
 }
 
+/* The profile summed over all ranks. Collective. */
+static void sum_profile(const wm_comm_t *comm, wm_profile_t *profile) {
+  double sums[WM_KERNELS][4];
+  for (int k = 0; k < WM_KERNELS; k++) {
+    const wm_counter_t *c = &profile->kernels[k];
+    sums[k][0] = (double)c->calls;
+    sums[k][1] = c->seconds;
+    sums[k][2] = c->flops;
+    sums[k][3] = c->bytes;
+  }
+  wm_sum_f64(comm->world, &sums[0][0], (int64_t)(sizeof sums / sizeof sums[0][0]));
+  for (int k = 0; k < WM_KERNELS; k++)
+    profile->kernels[k] = (wm_counter_t){(int64_t)sums[k][0], sums[k][1], sums[k][2], sums[k][3]};
+}
+
+static wm_status_t add_kernels(const wm_bench_t *bench, wm_records_t *records,
+                               const wm_profile_t *profile, double seconds, int64_t runs,
+                               wm_error_t *err) {
+  wm_counter_t all = {.seconds = seconds * bench->options->comm->size}, rest = all;
+  wm_status_t status = WM_OK;
+  for (int k = 0; k < WM_KERNELS && status == WM_OK; k++) {
+    const wm_counter_t *c = &profile->kernels[k];
+    if (c->calls == 0)
+      continue;
+    all.flops += c->flops;
+    rest.seconds -= c->seconds;
+    status = add_kernel(bench, records, wm_kernel_name((wm_kernel_t)k), c, seconds, runs, err);
+  }
+  if (status == WM_OK)
+    status = add_kernel(bench, records, "else, waiting", &rest, seconds, runs, err);
+  return status == WM_OK ? add_kernel(bench, records, "all", &all, seconds, runs, err) : status;
+}
+
 wm_status_t wm_bench_kernels(wm_bench_t *bench, const wm_record_layout_t *layout,
                              const wm_profile_t *profile, double seconds, int64_t runs,
                              wm_error_t *err) {
-  const int ranks = bench->options->comm->size;
+  const wm_comm_t *comm = bench->options->comm;
   wm_records_t *records = wm_bench_table(bench, layout);
-  wm_counter_t all = {.seconds = seconds * ranks}, rest = all;
-  for (int k = 0; k < WM_KERNELS; k++) {
-    const wm_counter_t *own = &profile->kernels[k];
-    double sums[4] = {(double)own->calls, own->seconds, own->flops, own->bytes};
-    wm_sum_f64(bench->options->comm->world, sums, 4);
-    if (sums[0] == 0)
-      continue;
-    wm_counter_t c = {.seconds = sums[1], .flops = sums[2], .bytes = sums[3]};
-    all.flops += c.flops;
-    rest.seconds -= c.seconds;
-    wm_status_t status =
-        add_kernel(bench, records, wm_kernel_name((wm_kernel_t)k), &c, seconds, runs, err);
-    if (status != WM_OK)
-      return status;
-  }
-  wm_status_t status = add_kernel(bench, records, "else, waiting", &rest, seconds, runs, err);
-  if (status == WM_OK)
-    status = add_kernel(bench, records, "all", &all, seconds, runs, err);
-  wm_records_note(records, "Mean of %lld repetitions.", (long long)runs);
-  return status;
+  wm_profile_t sum = *profile;
+  sum_profile(comm, &sum);
+  wm_records_note(records, "Wall clock, mean of %lld repetitions.", (long long)runs);
+  return wm_agree(comm->world, add_kernels(bench, records, &sum, seconds, runs, err), err);
 }
 
 /* --- the whole bench ----------------------------------------------------------------------------
@@ -172,7 +210,7 @@ static wm_status_t run_parts(wm_bench_t *bench, wm_records_t *memory, wm_error_t
 }
 
 wm_status_t wm_bench_run(const wm_bench_options_t *options, wm_bench_t *out, wm_error_t *err) {
-  *out = (wm_bench_t){.options = options, .peak = NAN, .peak_one = NAN};
+  *out = (wm_bench_t){.options = options, .peak = NAN, .peak_one = NAN, .peak_bf16 = NAN};
   wm_records_t memory;
   wm_records_init(&memory, &memory_layout);
   wm_status_t status =

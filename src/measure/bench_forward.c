@@ -27,6 +27,11 @@ static const wm_record_layout_t document_kernels_layout = {
     .description = "Kernels of the forward pass on documents",
     .label = "kernel",
     WM_KERNEL_COLUMNS};
+static const wm_record_layout_t bf16_kernels_layout = {
+    .path = "/forward/bf16_kernels",
+    .description = "Kernels of the forward pass with bfloat16 products",
+    .label = "kernel",
+    WM_KERNEL_COLUMNS};
 static const wm_record_layout_t scaling_layout = {
     .path = "/scaling",
     .description = "Forward pass on fixed windows, each rank its own: efficiency of ranks, threads",
@@ -38,22 +43,26 @@ static const wm_record_layout_t scaling_layout = {
                 {"efficiency", "efficiency", "%", 1}},
     .n_columns = 5};
 
-/* A text, its pass, and where its kernels are counted. */
+/* A model, a text, its pass, and where its kernels are counted. */
 typedef struct {
-  const wm_bench_t *bench;
+  wm_model_t *model; /* borrowed */
+  double peak;       /* of its products */
   wm_bench_text_t text;
   wm_variants_t variants;
   wm_bench_pass_t pass;
   wm_profile_t profile;
 } run_t;
 
-static wm_status_t run_create(const wm_bench_t *bench, bool documents, run_t *r, wm_error_t *err) {
-  *r = (run_t){.bench = bench};
+/* Not collective. */
+static wm_status_t run_create(const wm_bench_t *bench, wm_model_t *model, bool documents, run_t *r,
+                              wm_error_t *err) {
   wm_status_t status;
+  r->model = model;
+  r->peak = wm_model_compute(model) == WM_COMPUTE_F32 ? bench->peak : bench->peak_bf16;
   WM_TRY(wm_variants_create(&r->variants, err));
   WM_TRY(documents ? wm_bench_text_documents(bench, &r->text, err)
                    : wm_bench_text_fixed(bench, &r->text, err));
-  WM_TRY(wm_bench_pass_create(bench, &r->text, &r->variants, NULL, &r->pass, err));
+  WM_TRY(wm_bench_pass_create(bench, model, &r->text, &r->variants, NULL, &r->pass, err));
 cleanup:
   return status;
 }
@@ -67,9 +76,9 @@ static void run_destroy(run_t *r) {
 /* A wm_bench_call_t, with the kernels counted. */
 static wm_status_t call_counted(void *context, wm_error_t *err) {
   run_t *r = context;
-  wm_model_set_profile(r->bench->model, &r->profile);
+  wm_model_set_profile(r->model, &r->profile);
   wm_status_t status = wm_bench_pass_run(&r->pass, err);
-  wm_model_set_profile(r->bench->model, NULL);
+  wm_model_set_profile(r->model, NULL);
   return status;
 }
 
@@ -89,43 +98,85 @@ static wm_status_t add_rates(wm_bench_t *bench, wm_records_t *records, const cha
   const double row[] = {
       tokens / bench->options->comm->size, best,         wm_samples_median(s), *rate, flops / 1e9,
       100 * flops / bench->peak,           *rate / fixed};
-  return wm_records_add(records, name, row, err);
+  return wm_agree(bench->options->comm->world, wm_records_add(records, name, row, err), err);
 }
 
-static double total(const wm_samples_t *s) {
-  double sum = 0;
-  for (int i = 0; i < s->n; i++)
-    sum += s->seconds[i];
-  return sum;
+/* What a pass is called in the tables. */
+typedef struct {
+  const char *name;
+  const wm_record_layout_t *kernels;
+} title_t;
+
+/* Collective. Tables of what the contest found. */
+static wm_status_t tell_forward(wm_bench_t *bench, const title_t *titles, const run_t *runs,
+                                const wm_contest_t *contests, int n, wm_error_t *err) {
+  const wm_bench_options_t *o = bench->options;
+  wm_records_t *records = wm_bench_table(bench, &forward_layout);
+  double rate, fixed = NAN;
+  for (int i = 0; i < n; i++) {
+    rate = fixed;
+    wm_status_t status =
+        add_rates(bench, records, titles[i].name, &runs[i], &contests[i].samples, &rate, err);
+    if (status != WM_OK)
+      return status;
+    fixed = i == 0 ? rate : fixed;
+  }
+  wm_records_note(records,
+                  "Windows of %lld tokens, blocks of %lld, tiles of %lld rows; best of %d, %s.",
+                  (long long)o->window, (long long)o->block_tokens,
+                  (long long)wm_gemm_tile_rows(o->model.tile_rows), contests[0].samples.n,
+                  o->processor_time ? "processor time" : "wall clock");
+  for (int i = 0; i < n; i++) {
+    const wm_samples_t *s = &contests[i].samples;
+    wm_status_t status =
+        wm_bench_kernels(bench, titles[i].kernels, &runs[i].profile, s->wall, s->n, err);
+    if (status != WM_OK)
+      return status;
+  }
+  return WM_OK;
+}
+
+/* Collective. The same model with bfloat16 products; *out stays NULL where the CPU has none. */
+static wm_status_t open_bf16(const wm_bench_t *bench, wm_model_t **out, wm_error_t *err) {
+  const wm_bench_options_t *o = bench->options;
+  wm_model_options_t options = o->model;
+  wm_error_t missing = {0};
+  options.compute = WM_COMPUTE_BF16;
+  *out = NULL;
+  if (o->model.compute != WM_COMPUTE_F32 ||
+      wm_agree(o->comm->world, wm_compute_check(WM_COMPUTE_BF16, &missing), &missing) != WM_OK)
+    return WM_OK;
+  return wm_model_create_random(o->comm, o->config, o->seed, &options, NULL, out, err);
 }
 
 wm_status_t wm_bench_forward(wm_bench_t *bench, wm_error_t *err) {
+  enum { MOST = 3 };
   const wm_bench_options_t *o = bench->options;
-  const bool documents = (o->parts & WM_BENCH_DOCUMENTS) != 0;
-  run_t runs[2];
-  wm_status_t status = run_create(bench, false, &runs[0], err), second;
-  second = run_create(bench, true, &runs[1], err);
-  wm_contest_t contests[2] = {{.ranks = o->comm->size, .call = call_counted, .context = &runs[0]},
-                              {.ranks = o->comm->size, .call = call_counted, .context = &runs[1]}};
-  WM_TRY(wm_agree(o->comm->world, status != WM_OK ? status : second, err));
-  WM_TRY(wm_bench_contest(o, contests, documents ? 2 : 1, err));
-  wm_records_t *records = wm_bench_table(bench, &forward_layout);
-  double rate = NAN;
-  WM_TRY(add_rates(bench, records, "fixed windows", &runs[0], &contests[0].samples, &rate, err));
-  if (documents)
-    WM_TRY(add_rates(bench, records, "documents", &runs[1], &contests[1].samples, &rate, err));
-  wm_records_note(records,
-                  "Windows of %lld tokens, blocks of %lld, tiles of %lld rows; best of %d.",
-                  (long long)o->window, (long long)o->block_tokens, (long long)o->model.tile_rows,
-                  contests[0].samples.n);
-  WM_TRY(wm_bench_kernels(bench, &kernels_layout, &runs[0].profile, total(&contests[0].samples),
-                          contests[0].samples.n, err));
-  if (documents)
-    WM_TRY(wm_bench_kernels(bench, &document_kernels_layout, &runs[1].profile,
-                            total(&contests[1].samples), contests[1].samples.n, err));
+  title_t titles[MOST] = {{"fixed windows", &kernels_layout}};
+  run_t runs[MOST] = {0};
+  wm_contest_t contests[MOST];
+  wm_model_t *bf16 = NULL;
+  int n = 1;
+  wm_status_t status;
+  WM_TRY(open_bf16(bench, &bf16, err));
+  status = run_create(bench, bench->model, false, &runs[0], err);
+  if (status == WM_OK && (o->parts & WM_BENCH_DOCUMENTS) != 0) {
+    titles[n] = (title_t){"documents", &document_kernels_layout};
+    status = run_create(bench, bench->model, true, &runs[n++], err);
+  }
+  if (status == WM_OK && bf16 != NULL) {
+    titles[n] = (title_t){"fixed windows, bf16", &bf16_kernels_layout};
+    status = run_create(bench, bf16, false, &runs[n++], err);
+  }
+  WM_TRY(wm_agree(o->comm->world, status, err));
+  for (int i = 0; i < n; i++)
+    contests[i] = (wm_contest_t){.ranks = o->comm->size, .call = call_counted, .context = &runs[i]};
+  WM_TRY(wm_bench_contest(o, contests, n, err));
+  WM_TRY(tell_forward(bench, titles, runs, contests, n, err));
 cleanup:
-  run_destroy(&runs[0]);
-  run_destroy(&runs[1]);
+  for (int i = 0; i < MOST; i++)
+    run_destroy(&runs[i]);
+  wm_model_close(bf16);
   return status;
 }
 
@@ -160,9 +211,9 @@ static wm_status_t scale_ranks(wm_bench_t *bench, wm_records_t *records, int thr
   enum { MOST = 32 };
   const wm_bench_options_t *o = bench->options;
   wm_contest_t contests[MOST];
-  run_t run;
+  run_t run = {0};
   int n = 0;
-  wm_status_t status = run_create(bench, false, &run, err);
+  wm_status_t status = run_create(bench, bench->model, false, &run, err);
   WM_TRY(wm_agree(o->comm->world, status, err));
   for (int ranks = 1; ranks <= o->comm->size && n < MOST; ranks = next_count(ranks, o->comm->size))
     if (all || ranks == 1)

@@ -11,7 +11,8 @@ enum { WM_SAMPLES = 64 };
 
 typedef struct {
   int n;
-  double seconds[WM_SAMPLES];
+  double seconds[WM_SAMPLES]; /* by the clock of the options */
+  double wall;                /* of all samples together, by the wall clock */
 } wm_samples_t;
 
 /* NaN without samples. */
@@ -21,8 +22,16 @@ double wm_samples_median(const wm_samples_t *samples);
 typedef wm_status_t (*wm_bench_call_t)(void *context, wm_error_t *err);
 
 /* Collective over comm->world. One sample of `call` on ranks 0 .. ranks - 1, the others asleep. */
-wm_status_t wm_bench_sample(const wm_comm_t *comm, int ranks, wm_bench_call_t call, void *context,
-                            wm_samples_t *samples, wm_error_t *err);
+wm_status_t wm_bench_sample(const wm_bench_options_t *options, int ranks, wm_bench_call_t call,
+                            void *context, wm_samples_t *samples, wm_error_t *err);
+
+/* `times` calls in one: a wm_bench_call_t of a wm_repeated_t. */
+typedef struct {
+  wm_bench_call_t call;
+  void *context;
+  int64_t times;
+} wm_repeated_t;
+wm_status_t wm_bench_repeat(void *repeated, wm_error_t *err);
 
 /* What is compared: the calls take turns. */
 typedef struct {
@@ -63,9 +72,10 @@ typedef struct {
 } wm_bench_pass_t;
 
 /* variants: with the full model; surrogates NULL if it is alone. */
-wm_status_t wm_bench_pass_create(const wm_bench_t *bench, const wm_bench_text_t *text,
-                                 const wm_variants_t *variants, const wm_surrogates_t *surrogates,
-                                 wm_bench_pass_t *out, wm_error_t *err);
+wm_status_t wm_bench_pass_create(const wm_bench_t *bench, wm_model_t *model,
+                                 const wm_bench_text_t *text, const wm_variants_t *variants,
+                                 const wm_surrogates_t *surrogates, wm_bench_pass_t *out,
+                                 wm_error_t *err);
 void wm_bench_pass_destroy(wm_bench_pass_t *pass);
 /* A wm_bench_call_t: all blocks of the text. */
 wm_status_t wm_bench_pass_run(void *pass, wm_error_t *err);
@@ -90,7 +100,8 @@ wm_status_t wm_bench_kernels(wm_bench_t *bench, const wm_record_layout_t *layout
 
 /* --- parts --- */
 wm_status_t wm_bench_machine(wm_bench_t *bench, wm_error_t *err);
-wm_status_t wm_bench_forward(wm_bench_t *bench, wm_error_t *err); /* and documents */
+wm_status_t wm_bench_messages(wm_bench_t *bench, wm_error_t *err); /* several ranks */
+wm_status_t wm_bench_forward(wm_bench_t *bench, wm_error_t *err);  /* and documents */
 wm_status_t wm_bench_fit(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_sweep(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_scaling(wm_bench_t *bench, wm_error_t *err);

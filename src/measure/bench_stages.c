@@ -181,8 +181,9 @@ static wm_status_t prepare(sweep_t *s, wm_error_t *err) {
   WM_TRY(wm_variants_create(&s->all, err));
   for (int64_t l = 0; l < layers; l++)
     WM_TRY(wm_variants_add(&s->all, &l, 1, layers, err));
-  WM_TRY(wm_bench_pass_create(s->bench, &s->text, &s->all, s->surrogates, &s->sweep, err));
-  WM_TRY(wm_bench_pass_create(s->bench, &s->text, &s->none, NULL, &s->full, err));
+  WM_TRY(wm_bench_pass_create(s->bench, s->bench->model, &s->text, &s->all, s->surrogates,
+                              &s->sweep, err));
+  WM_TRY(wm_bench_pass_create(s->bench, s->bench->model, &s->text, &s->none, NULL, &s->full, err));
 cleanup:
   return status;
 }
@@ -212,7 +213,7 @@ static wm_status_t tell_sweep(wm_bench_t *bench, const sweep_t *s, const wm_cont
                               wm_error_t *err) {
   const wm_samples_t *sweep = &contests[0].samples, *full = &contests[1].samples;
   const double evaluations = (double)s->all.n;
-  double flops, all = 0, operations = flop_ratio(s, &flops);
+  double flops, operations = flop_ratio(s, &flops);
   double ratio = wm_samples_best(sweep) / (evaluations * wm_samples_best(full));
   wm_records_t *records = wm_bench_table(bench, &sweep_layout);
   char name[WM_RECORD_LABEL];
@@ -225,9 +226,7 @@ static wm_status_t tell_sweep(wm_bench_t *bench, const sweep_t *s, const wm_cont
                   "Sweep: %.3f of the time of %lld full evaluations, %.3f of their "
                   "operations; %d repetitions.",
                   ratio, (long long)s->all.n, operations, sweep->n);
-  for (int i = 0; i < sweep->n; i++)
-    all += sweep->seconds[i];
-  WM_TRY(wm_bench_kernels(bench, &sweep_kernels_layout, &s->profile, all, sweep->n, err));
+  WM_TRY(wm_bench_kernels(bench, &sweep_kernels_layout, &s->profile, sweep->wall, sweep->n, err));
 cleanup:
   return status;
 }

@@ -78,12 +78,25 @@ wm_status_t wm_bench_text_fixed(const wm_bench_t *bench, wm_bench_text_t *out, w
   return status == WM_OK ? cut(bench, &view, WM_PROTOCOL_STREAM, out, err) : status;
 }
 
+/* Tokens and number of as many documents as there are asked for, and then as many as fit the last
+ * block: a cut one would count for more here than in a corpus. */
+static int64_t count_documents(const wm_bench_t *bench, int64_t *rows) {
+  const wm_bench_options_t *o = bench->options;
+  int64_t n = 0, filled = 0;
+  for (*rows = 0;; (*rows)++) {
+    int64_t length = document_length(bench, *rows);
+    bool opens = filled > 0 && filled + length > o->block_tokens;
+    if (opens && n >= o->documents)
+      return n;
+    filled = opens ? length : filled + length;
+    n += length;
+  }
+}
+
 wm_status_t wm_bench_text_documents(const wm_bench_t *bench, wm_bench_text_t *out,
                                     wm_error_t *err) {
   *out = (wm_bench_text_t){0};
-  int64_t rows = 0, n = 0;
-  for (; n < bench->options->documents; rows++)
-    n += document_length(bench, rows);
+  int64_t rows, n = count_documents(bench, &rows);
   void *memory;
   wm_status_t status;
   WM_TRY(wm_alloc(&memory, rows + 1, sizeof(int64_t), "text of the bench", err));
@@ -116,14 +129,15 @@ void wm_bench_text_destroy(wm_bench_text_t *t) {
 /* --- passes -------------------------------------------------------------------------------------
  */
 
-wm_status_t wm_bench_pass_create(const wm_bench_t *bench, const wm_bench_text_t *text,
-                                 const wm_variants_t *variants, const wm_surrogates_t *surrogates,
-                                 wm_bench_pass_t *out, wm_error_t *err) {
+wm_status_t wm_bench_pass_create(const wm_bench_t *bench, wm_model_t *model,
+                                 const wm_bench_text_t *text, const wm_variants_t *variants,
+                                 const wm_surrogates_t *surrogates, wm_bench_pass_t *out,
+                                 wm_error_t *err) {
   *out = (wm_bench_pass_t){.text = text, .variants = variants->n - 1};
   void *memory;
   wm_status_t status;
   WM_TRY(wm_block_create(&text->blocks, &out->block, err));
-  WM_TRY(wm_evaluator_create(bench->model, surrogates, variants, &text->blocks, out->variants,
+  WM_TRY(wm_evaluator_create(model, surrogates, variants, &text->blocks, out->variants,
                              bench->options->stack_rows, &out->evaluator, err));
   WM_TRY(wm_alloc(&memory, variants->n * text->blocks.max_rows, sizeof(float), "losses", err));
   out->nll = memory;

@@ -44,7 +44,9 @@ typedef struct {
   int64_t stack_rows;   /* evaluate.h */
   int fit_block;        /* linalg/ridge.h */
   int64_t repeat;       /* most repetitions, >= 1 */
-  double seconds;       /* no further repetition once a measurement has taken that long */
+  bool processor_time; /* time is the processor's, of all threads by their number, so that what else
+                        * runs counts little; of messages it is always the wall clock's */
+  double seconds;      /* no further repetition once a measurement has taken that long */
 } wm_bench_options_t;
 
 enum { WM_BENCH_TABLES = 16 };
@@ -55,6 +57,7 @@ typedef struct {
   wm_model_t *model;     /* NULL until a part needs it */
   double peak, peak_one; /* operations/s of float32 products: all ranks at once, one alone; NaN: not
                             measured */
+  double peak_bf16;      /* of bfloat16 products, all ranks; NaN: not measured or not available */
   wm_records_t tables[WM_BENCH_TABLES];
   int n_tables;
 } wm_bench_t;
