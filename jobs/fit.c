@@ -40,6 +40,8 @@ static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o) {
   uint64_t h = wm_hash(layout, sizeof layout, wm_model_fingerprint(in->model));
   h = wm_text_fingerprint(&in->text[WM_ROLE_FIT], h);
   h = wm_text_fingerprint(&in->text[WM_ROLE_VALIDATION], h);
+  wm_compute_t compute = wm_compute_of(in->run);
+  h = wm_hash(&compute, sizeof compute, h);
   h = wm_hash(&o->lambda, sizeof o->lambda, h);
   h = wm_hash(o->lambdas, (size_t)o->n_lambdas * sizeof *o->lambdas, h);
   h = wm_hash(&o->spectrum, sizeof o->spectrum, h);

@@ -273,9 +273,16 @@ cleanup:
   return status;
 }
 
+wm_compute_t wm_compute_of(const wm_run_t *run) {
+  wm_compute_t compute = WM_COMPUTE_F32;
+  wm_compute_parse(wm_config_string(run->config, "compute.type"), &compute);
+  return compute;
+}
+
 wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
   wm_model_options_t options = {.tile_rows = wm_config_int(run->config, "compute.tile_rows"),
-                                .tile_vocab = wm_config_int(run->config, "compute.tile_vocab")};
+                                .tile_vocab = wm_config_int(run->config, "compute.tile_vocab"),
+                                .compute = wm_compute_of(run)};
   return wm_model_open(run->comm, wm_config_string(run->config, "model.path"), &options, run->log,
                        out, err);
 }
@@ -307,6 +314,7 @@ wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned
   WM_TRY(check_range_names(run, err));
   WM_TRY(wm_protocol_read(run, &protocol, err));
   WM_TRY(check_window(&protocol, arch, err));
+  WM_TRY(wm_compute_check(wm_compute_of(run), err));
   for (int r = 0; r < WM_ROLES; r++) {
     wm_range_t range = preset->ranges[r];
     int corpus;
@@ -416,7 +424,9 @@ wm_status_t wm_stage_describe(const wm_inputs_t *in, wm_h5_t *file, const char *
     WM_TRY(describe_role(in, file, (wm_role_t)r, err));
   WM_TRY(
       wm_h5_set_string(file, "/", "protocol", wm_config_string(run->config, "protocol.kind"), err));
-  WM_TRY(wm_provenance_write(file, run->comm, &run->provenance, err));
+  wm_provenance_t provenance = run->provenance;
+  provenance.compute = wm_compute_name(wm_compute_of(run));
+  WM_TRY(wm_provenance_write(file, run->comm, &provenance, err));
   WM_TRY(wm_h5_set_int(file, "/", "peak_memory", wm_node_memory_peak(run->memory), err));
 cleanup:
   return status;
@@ -498,6 +508,8 @@ wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_
   key_text(wm_model_fingerprint(in->model), model);
   WM_TRY(expect(in, file, "model_fingerprint", model, "model",
                 wm_config_string(in->run->config, "model.path"), err));
+  const char *compute = wm_compute_name(wm_compute_of(in->run));
+  WM_TRY(expect(in, file, "compute", compute, "compute", compute, err));
   WM_TRY(expect_role(in, file, WM_ROLE_FIT, err));
   WM_TRY(expect_role(in, file, WM_ROLE_VALIDATION, err));
   WM_TRY(wm_h5_get_float(file, "/", "lambda", &lambda, err));

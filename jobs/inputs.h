@@ -58,6 +58,8 @@ typedef struct {
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
                            wm_error_t *err);
 void wm_inputs_close(wm_inputs_t *inputs);
+/* compute.type. */
+wm_compute_t wm_compute_of(const wm_run_t *run);
 /* Collective. The model alone. */
 wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
 /* Not collective. The settings of corpora, protocol and roles alone, before anything is opened. */
@@ -74,9 +76,9 @@ bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key);
 wm_status_t wm_stage_describe(const wm_inputs_t *inputs, wm_h5_t *file, const char *stage,
                               uint64_t key, wm_error_t *err);
 
-/* Collective. WM_INPUT unless the surrogates at `path` were made by this version of the program from
- * the inputs' model, windows of fit and validation, and lambda: what a sweep says of them would be
- * wrong. */
+/* Collective. WM_INPUT unless the surrogates at `path` were made by this version of the program
+ * from the inputs' model, windows of fit and validation, type of products and lambda: what a sweep
+ * says of them would be wrong. */
 wm_status_t wm_stage_same_fit(const wm_inputs_t *inputs, const char *path, wm_error_t *err);
 
 /* Checks a list of layers (each once, below n_layers) and sorts it into `out`; none given: all.

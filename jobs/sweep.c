@@ -189,6 +189,8 @@ static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
   uint64_t h = wm_model_fingerprint(j->in->model);
   uint64_t s = wm_surrogates_fingerprint(j->surrogates);
   h = wm_hash(&s, sizeof s, h);
+  wm_compute_t compute = wm_compute_of(j->in->run);
+  h = wm_hash(&compute, sizeof compute, h);
   h = wm_text_fingerprint(j->text, h);
   h = wm_hash(v->offsets, (size_t)(v->n + 1) * sizeof *v->offsets, h);
   h = wm_hash(v->layers, (size_t)v->offsets[v->n] * sizeof *v->layers, h);
@@ -312,9 +314,9 @@ static wm_status_t reuse(job_t *j, wm_error_t *err) {
 static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
   const wm_run_t *run = j->in->run;
   const wm_arch_t *arch = wm_model_arch(j->in->model);
-  wm_status_t status =
-      wm_surrogates_open(run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
-                         wm_config_int(run->config, "compute.tile_rows"), &j->surrogates, err);
+  wm_status_t status = wm_surrogates_open(
+      run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
+      wm_config_int(run->config, "compute.tile_rows"), wm_compute_of(run), &j->surrogates, err);
   return status == WM_OK ? wm_stage_same_fit(j->in, j->surrogates_path, err) : status;
 }
 

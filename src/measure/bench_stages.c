@@ -239,7 +239,8 @@ wm_status_t wm_bench_sweep(wm_bench_t *bench, wm_error_t *err) {
       {.ranks = o->comm->size, .call = wm_bench_pass_run, .context = &s.full}};
   wm_status_t status;
   WM_TRY(wm_surrogates_create_random(o->comm, bench->arch.n_layers, bench->arch.d_model,
-                                     o->model.tile_rows, o->seed, &s.surrogates, err));
+                                     o->model.tile_rows, o->model.compute, o->seed, &s.surrogates,
+                                     err));
   WM_TRY(wm_agree(o->comm->world, prepare(&s, err), err));
   WM_TRY(wm_bench_contest(o, contests, 2, err));
   WM_TRY(tell_sweep(bench, &s, contests, err));

@@ -45,7 +45,7 @@ static int64_t bytes_for(const wm_model_t *model, int64_t rows, int64_t slots, i
   const int64_t d = wm_model_arch(model)->d_model;
   return (slots * rows + 2 * chunk * rows) * d * (int64_t)sizeof(float) +
          chunk * rows * (int64_t)(sizeof(int32_t) + sizeof(double)) +
-         wm_workspace_bytes(model, chunk * rows, max_length);
+         wm_workspace_bytes(model, chunk * rows, max_length) + wm_model_scratch_bytes(model);
 }
 
 int64_t wm_evaluator_bytes(const wm_model_t *model, const wm_blocks_t *blocks, int64_t max_variants,

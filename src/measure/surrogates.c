@@ -15,7 +15,10 @@ struct wm_surrogates {
   int64_t *layers;   /* [n] */
   int64_t *index_of; /* [n_layers], -1: none */
   double *r2, *r2_heldout;
-  wm_shared_t memory; /* [n, d, d] weights, then [n, d] biases, float32 */
+  wm_compute_t compute;
+  wm_dtype_t stored;  /* type of the weights in memory */
+  wm_shared_t memory; /* [n, d] biases in float32, then [n, d, d] weights */
+  wm_gemm_scratch_t scratch;
   wm_linear_t **linear;
   int64_t tile;  /* rows that the products work in */
   float *x_tail; /* [tile, d]: a last tile, padded, for all layers */
@@ -23,12 +26,12 @@ struct wm_surrogates {
   uint64_t fingerprint;
 };
 
-static float *weight_at(const wm_surrogates_t *s, int64_t i) {
-  return (float *)s->memory.data + i * s->d * s->d;
+static float *bias_at(const wm_surrogates_t *s, int64_t i) {
+  return (float *)s->memory.data + i * s->d;
 }
 
-static float *bias_at(const wm_surrogates_t *s, int64_t i) {
-  return (float *)s->memory.data + s->n * s->d * s->d + i * s->d;
+static void *weight_at(const wm_surrogates_t *s, int64_t i) {
+  return (char *)bias_at(s, s->n) + i * s->d * s->d * wm_dtype_size(s->stored);
 }
 
 static wm_status_t check_shape(wm_h5_t *file, int64_t n_layers, int64_t d, int64_t *n,
@@ -76,9 +79,10 @@ cleanup:
   return status;
 }
 
-/* Rank r of a node reads surrogates r, r + size, ...; every rank takes part in every read. */
+/* Rank r of a node reads surrogates r, r + size, ...; every rank takes part in every read. `buffer`
+ * holds a matrix in float32 where that is not the stored type. */
 static wm_status_t read_weights(wm_surrogates_t *s, const wm_comm_t *comm, wm_h5_t *file,
-                                wm_error_t *err) {
+                                float *buffer, wm_error_t *err) {
   wm_status_t status = WM_OK;
   int64_t size = comm->node_size, rounds = (s->n + size - 1) / size;
   MPI_Allreduce(MPI_IN_PLACE, &rounds, 1, MPI_INT64_T, MPI_MAX, comm->world);
@@ -86,29 +90,51 @@ static wm_status_t read_weights(wm_surrogates_t *s, const wm_comm_t *comm, wm_h5
     int64_t i = round * size + comm->node_rank;
     int64_t mine = i < s->n, at = mine ? i : 0;
     int64_t offset[3] = {at, 0, 0}, count[3] = {mine, s->d, s->d};
-    float *weight = weight_at(s, at), *bias = bias_at(s, at);
+    float *weight = buffer != NULL ? buffer : weight_at(s, at), *bias = bias_at(s, at);
     WM_TRY(wm_h5_read(file, "/weight", H5T_NATIVE_FLOAT, offset, count, weight, err));
     WM_TRY(wm_h5_read(file, "/bias", H5T_NATIVE_FLOAT, offset, count, bias, err));
+    if (buffer != NULL && mine)
+      wm_to_bf16(WM_DTYPE_F32, buffer, s->d * s->d, weight_at(s, at));
   }
   wm_shared_sync(&s->memory);
 cleanup:
   return status;
 }
 
+static wm_status_t load_weights(wm_surrogates_t *s, const wm_comm_t *comm, wm_h5_t *file,
+                                wm_error_t *err) {
+  void *buffer = NULL;
+  wm_status_t status;
+  if (s->stored == WM_DTYPE_BF16)
+    WM_TRY(wm_agree(comm->world, wm_alloc(&buffer, s->d * s->d, sizeof(float), "a surrogate", err),
+                    err));
+  WM_TRY(read_weights(s, comm, file, buffer, err));
+cleanup:
+  free(buffer);
+  return status;
+}
+
 static wm_status_t check_finite(const wm_surrogates_t *s, const char *path, wm_error_t *err) {
-  const float *values = s->memory.data;
-  for (int64_t i = 0; i < s->n * s->d * (s->d + 1); i++)
-    if (!isfinite(values[i]))
-      return wm_fail(err, WM_INPUT, "%s: a weight is not finite in float32 (element %lld)", path,
-                     (long long)i);
+  const float *biases = bias_at(s, 0);
+  const void *weights = weight_at(s, 0);
+  bool bf16 = s->stored == WM_DTYPE_BF16, bad = false;
+  for (int64_t i = 0; i < s->n * s->d; i++)
+    bad |= !isfinite(biases[i]);
+  for (int64_t i = 0; i < s->n * s->d * s->d; i++)
+    bad |= bf16 ? (((const uint16_t *)weights)[i] & 0x7f80) == 0x7f80
+                : !isfinite(((const float *)weights)[i]);
+  if (bad)
+    return wm_fail(err, WM_INPUT, "%s: a weight is not finite in %s", path,
+                   bf16 ? "bfloat16" : "float32");
   return WM_OK;
 }
 
 static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *err) {
   for (int64_t i = 0; i < s->n; i++) {
+    const wm_weight_t weight = {s->stored, WM_WEIGHT_IN_OUT, weight_at(s, i)};
     wm_status_t status =
-        wm_linear_create(&s->linear[i], s->d, s->d, weight_at(s, i), WM_WEIGHT_IN_OUT,
-                         bias_at(s, i), WM_ACT_NONE, tile_rows, err);
+        wm_linear_create_typed(&s->linear[i], s->d, s->d, &weight, bias_at(s, i), WM_ACT_NONE,
+                               tile_rows, s->compute, &s->scratch, err);
     if (status != WM_OK)
       return status;
   }
@@ -146,8 +172,18 @@ cleanup:
   return status;
 }
 
+/* Collective over the node. Room for n surrogates of products of type `compute`. */
+static wm_status_t take_memory(wm_surrogates_t *s, const wm_comm_t *comm, wm_compute_t compute,
+                               wm_error_t *err) {
+  s->compute = compute;
+  s->stored = compute == WM_COMPUTE_F32 ? WM_DTYPE_F32 : WM_DTYPE_BF16;
+  int64_t bytes = s->n * s->d * (s->d * wm_dtype_size(s->stored) + (int64_t)sizeof(float));
+  return wm_shared_create(comm, bytes, "surrogates", &s->memory, err);
+}
+
 wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t n_layers, int64_t d,
-                               int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err) {
+                               int64_t tile_rows, wm_compute_t compute, wm_surrogates_t **out,
+                               wm_error_t *err) {
   wm_h5_t *file = NULL;
   wm_surrogates_t *s = NULL;
   int64_t n = 0;
@@ -159,10 +195,8 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
   WM_TRY(wm_agree(comm->world, check_shape(file, n_layers, d, &n, err), err));
   WM_TRY(wm_agree(comm->world, allocate(n, n_layers, d, &s, err), err));
   WM_TRY(wm_agree(comm->world, read_table(s, file, err), err));
-  status = wm_shared_create(comm, n * d * (d + 1) * (int64_t)sizeof(float), "surrogates",
-                            &s->memory, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  WM_TRY(read_weights(s, comm, file, err));
+  WM_TRY(wm_agree(comm->world, take_memory(s, comm, compute, err), err));
+  WM_TRY(load_weights(s, comm, file, err));
   WM_TRY(wm_agree(comm->world, check_finite(s, path, err), err));
   WM_TRY(wm_agree(comm->world, prepare(s, tile_rows, err), err));
   s->fingerprint = wm_hash(s->memory.data, (size_t)s->memory.bytes, (uint64_t)n);
@@ -174,37 +208,44 @@ cleanup:
   return status;
 }
 
-/* Rank r of a node draws surrogates r, r + size, ... */
-static void draw(wm_surrogates_t *s, const wm_comm_t *comm, uint64_t seed) {
+/* Rank r of a node draws surrogates r, r + size, ..., row by row into `row` [d]. */
+static void draw(wm_surrogates_t *s, const wm_comm_t *comm, uint64_t seed, float *row) {
   for (int64_t i = 0; i < s->n; i++) {
     s->layers[i] = s->index_of[i] = i;
     s->r2[i] = s->r2_heldout[i] = NAN;
     if (i % comm->node_size != comm->node_rank)
       continue;
-    float *weight = weight_at(s, i);
-    wm_rng_normals((wm_rng_t){seed, (uint64_t)i}, 0, s->d * s->d, weight);
-    for (int64_t k = 0; k < s->d * s->d; k++)
-      weight[k] *= 0.02f;
+    for (int64_t r = 0; r < s->d; r++) {
+      wm_rng_normals((wm_rng_t){seed, (uint64_t)i}, (uint64_t)(r * s->d), s->d, row);
+      for (int64_t k = 0; k < s->d; k++)
+        row[k] *= 0.02f;
+      void *out = (char *)weight_at(s, i) + r * s->d * wm_dtype_size(s->stored);
+      if (s->stored == WM_DTYPE_BF16)
+        wm_to_bf16(WM_DTYPE_F32, row, s->d, out);
+      else
+        memcpy(out, row, (size_t)s->d * sizeof *row);
+    }
   }
   s->fingerprint = wm_hash(&seed, sizeof seed, (uint64_t)s->n);
   wm_shared_sync(&s->memory);
 }
 
 wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers, int64_t d,
-                                        int64_t tile_rows, uint64_t seed, wm_surrogates_t **out,
-                                        wm_error_t *err) {
+                                        int64_t tile_rows, wm_compute_t compute, uint64_t seed,
+                                        wm_surrogates_t **out, wm_error_t *err) {
   wm_surrogates_t *s = NULL;
+  void *row = NULL;
   wm_status_t status;
   *out = NULL;
   WM_TRY(wm_agree(comm->world, allocate(n_layers, n_layers, d, &s, err), err));
-  status = wm_shared_create(comm, n_layers * d * (d + 1) * (int64_t)sizeof(float), "surrogates",
-                            &s->memory, err);
-  WM_TRY(wm_agree(comm->world, status, err));
-  draw(s, comm, seed);
+  WM_TRY(wm_agree(comm->world, take_memory(s, comm, compute, err), err));
+  WM_TRY(wm_agree(comm->world, wm_alloc(&row, d, sizeof(float), "a row of weights", err), err));
+  draw(s, comm, seed, row);
   WM_TRY(wm_agree(comm->world, prepare(s, tile_rows, err), err));
   *out = s;
   s = NULL;
 cleanup:
+  free(row);
   wm_surrogates_close(s);
   return status;
 }
@@ -214,6 +255,7 @@ void wm_surrogates_close(wm_surrogates_t *s) {
     return;
   for (int64_t i = 0; i < s->n && s->linear != NULL; i++)
     wm_linear_free(s->linear[i]);
+  wm_gemm_scratch_destroy(&s->scratch);
   wm_shared_destroy(&s->memory);
   free(s->x_tail);
   free(s->y_tail);

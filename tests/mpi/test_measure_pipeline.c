@@ -140,7 +140,7 @@ static wm_surrogates_t *open_surrogates(const wm_comm_t *comm, const wm_model_t 
                                         const char *path) {
   const wm_arch_t *a = wm_model_arch(model);
   wm_surrogates_t *s = NULL;
-  OK(wm_surrogates_open(comm, path, a->n_layers, a->d_model, TILE, &s, err));
+  OK(wm_surrogates_open(comm, path, a->n_layers, a->d_model, TILE, WM_COMPUTE_F32, &s, err));
   return s;
 }
 

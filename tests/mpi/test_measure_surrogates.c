@@ -85,13 +85,15 @@ static void test_refused(void **state) {
     wm_error_t err = {0};
     write_fault(f);
     if (f->message == NULL) {
-      CHECK_OK(wm_surrogates_open(comm, file_name("s.h5"), LAYERS, D, ROWS, &s, &err));
+      CHECK_OK(
+          wm_surrogates_open(comm, file_name("s.h5"), LAYERS, D, ROWS, WM_COMPUTE_F32, &s, &err));
       CHECK(wm_surrogates_has(s, 0) && !wm_surrogates_has(s, 1) && wm_surrogates_has(s, 2));
       wm_surrogates_close(s);
       continue;
     }
-    CHECK_FAILS(wm_surrogates_open(comm, file_name("s.h5"), LAYERS, D, ROWS, &s, &err), WM_INPUT,
-                f->message);
+    CHECK_FAILS(
+        wm_surrogates_open(comm, file_name("s.h5"), LAYERS, D, ROWS, WM_COMPUTE_F32, &s, &err),
+        WM_INPUT, f->message);
     CHECK(s == NULL && strstr(err.message, "s.h5") != NULL);
   }
 }

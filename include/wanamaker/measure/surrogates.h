@@ -25,15 +25,17 @@
 
 typedef struct wm_surrogates wm_surrogates_t;
 
-/* Collective. Reads `path` into node-shared float32 memory and prepares the products. WM_INPUT if
+/* Collective. Reads `path` into node-shared memory and prepares the products, which are of the type
+ * `compute` like the network's (gemm.h): weights rounded to bfloat16, biases float32. WM_INPUT if
  * the file is not of a model of width d with n_layers layers. */
 wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t n_layers, int64_t d,
-                               int64_t tile_rows, wm_surrogates_t **out, wm_error_t *err);
-/* Collective. Surrogates of all layers with weights drawn from `seed`, normal(0, 0.02), and biases 0,
- * for measurements that need no text. R^2 is NaN. */
+                               int64_t tile_rows, wm_compute_t compute, wm_surrogates_t **out,
+                               wm_error_t *err);
+/* Collective. Surrogates of all layers with weights drawn from `seed`, normal(0, 0.02), and biases
+ * 0, for measurements that need no text. R^2 is NaN. */
 wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers, int64_t d,
-                                        int64_t tile_rows, uint64_t seed, wm_surrogates_t **out,
-                                        wm_error_t *err);
+                                        int64_t tile_rows, wm_compute_t compute, uint64_t seed,
+                                        wm_surrogates_t **out, wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_surrogates_close(wm_surrogates_t *surrogates);
 
@@ -44,7 +46,7 @@ bool wm_surrogates_has(const wm_surrogates_t *surrogates, int64_t layer);
 /* R^2 on the fit and the held-out rows (NaN: none). */
 double wm_surrogates_r2(const wm_surrogates_t *surrogates, int64_t layer);
 double wm_surrogates_r2_heldout(const wm_surrogates_t *surrogates, int64_t layer);
-/* Fingerprint of weights and biases. */
+/* Fingerprint of weights and biases, as the products take them. */
 uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *surrogates);
 
 /* y[rows, D] <- x[rows, D] W + b. Not collective; one caller at a time. */

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Types of products: a bf16_emulated run on 1, 2, 3 and 4 ranks, equal bit for bit given the same
+# surrogates; neither type is taken for the other; bf16 where the CPU lacks it.
+#   compute.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see, for its files)
+set -euo pipefail
+program=$1 mpiexec=$2 model=$3
+memory=$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) # syncs at once
+work=$(mktemp -d -p "${WM_TEST_WORK:-$memory}")
+trap 'rm -rf -- "$work"' EXIT
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+for i in $(seq 500); do
+  echo "Line $i of a text in which the $((i * 7919 % 101)) wise men of number $((i * 31 % 17)) walked; who counts them?"
+done >"$work/text.txt"
+
+run() { # RANKS JOB OUT TYPE [SETTING...]; the log is OUT.log, the exit code that of the program
+  local ranks=$1 job=$2 out=$3 type=$4
+  shift 4
+  "$mpiexec" -n "$ranks" "$program" "$job" model.path="$model" corpora.main.path="$work/text.txt" \
+    output.dir="$out" protocol.window=64 protocol.kind=stream ranges.fit.tokens=[0,4000] \
+    ranges.validation.tokens=[4000,6000] ranges.evaluation.tokens=[7000,9000] \
+    compute.block_tokens=300 sweep.joint="([1,2,3],[0,5])" bootstrap.resamples=500 \
+    compute.type="$type" "$@" >"$out.log" 2>&1
+}
+
+run 1 run "$work/f32" f32 || fail "f32: $(cat "$work/f32.log")"
+run 1 run "$work/bf1" bf16_emulated || fail "bf16_emulated: $(cat "$work/bf1.log")"
+for ranks in 2 3 4; do
+  out=$work/bf$ranks
+  cp -r "$work/bf1" "$out"
+  rm "$out/sweep.h5"
+  run "$ranks" sweep "$out" bf16_emulated || fail "$ranks ranks: $(cat "$out.log")"
+  for data in /nll /variants; do
+    h5diff "$work/bf1/sweep.h5" "$out/sweep.h5" $data || fail "$data on $ranks ranks"
+  done
+done
+
+for out in f32 bf1; do
+  type=$([ $out = f32 ] && echo f32 || echo bf16_emulated)
+  h5dump -a /compute "$work/$out/sweep.h5" | grep -q "\"$type\"" || fail "attribute compute of $out"
+done
+h5diff -q "$work/f32/sweep.h5" "$work/bf1/sweep.h5" /nll && fail "bf16_emulated changes no loss"
+
+# Another type: the run does everything anew, a sweep alone refuses the other type's surrogates.
+run 1 sweep "$work/f32" bf16_emulated && fail "a sweep took another type's surrogates"
+grep -q 'another compute ("f32", here "bf16_emulated")' "$work/f32.log" || fail "refusal: $(cat "$work/f32.log")"
+run 2 run "$work/f32" bf16_emulated || fail "run over another type: $(cat "$work/f32.log")"
+[ "$(grep -c 'complete for these inputs; skipped' "$work/f32.log")" -eq 1 ] || fail "more than tokens were kept"
+
+if "$program" --version | grep -q '^products .* bf16,'; then
+  run 2 run "$work/hw" bf16 || fail "bf16: $(cat "$work/hw.log")"
+else
+  for ranks in 1 2; do
+    code=0
+    run $ranks run "$work/hw" bf16 || code=$?
+    [ $code -eq 4 ] || fail "bf16 on a CPU without it: exit code $code"
+    grep -q 'bf16 are not to be had here.*bf16_emulated' "$work/hw.log" || fail "message: $(cat "$work/hw.log")"
+    [ ! -e "$work/hw/tokens.main.stream.h5" ] || fail "work was done before bf16 was refused"
+  done
+fi
+echo "types of products are kept apart, and ranks agree"
