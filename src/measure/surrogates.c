@@ -114,18 +114,23 @@ cleanup:
   return status;
 }
 
-static wm_status_t check_finite(const wm_surrogates_t *s, const char *path, wm_error_t *err) {
-  const float *biases = bias_at(s, 0);
+/* Is element i of the weights finite in the type that they are stored in? */
+static bool weight_is_finite(const wm_surrogates_t *s, int64_t i) {
   const void *weights = weight_at(s, 0);
-  bool bf16 = s->stored == WM_DTYPE_BF16, bad = false;
-  for (int64_t i = 0; i < s->n * s->d; i++)
-    bad |= !isfinite(biases[i]);
+  return s->stored == WM_DTYPE_BF16 ? (((const uint16_t *)weights)[i] & 0x7f80) != 0x7f80
+                                    : isfinite(((const float *)weights)[i]);
+}
+
+static wm_status_t check_finite(const wm_surrogates_t *s, const char *path, wm_error_t *err) {
+  const char *type = s->stored == WM_DTYPE_BF16 ? "bfloat16" : "float32";
   for (int64_t i = 0; i < s->n * s->d * s->d; i++)
-    bad |= bf16 ? (((const uint16_t *)weights)[i] & 0x7f80) == 0x7f80
-                : !isfinite(((const float *)weights)[i]);
-  if (bad)
-    return wm_fail(err, WM_INPUT, "%s: a weight is not finite in %s", path,
-                   bf16 ? "bfloat16" : "float32");
+    if (!weight_is_finite(s, i))
+      return wm_fail(err, WM_INPUT, "%s: a weight is not finite in %s (element %lld)", path, type,
+                     (long long)i);
+  for (int64_t i = 0; i < s->n * s->d; i++)
+    if (!isfinite(bias_at(s, 0)[i]))
+      return wm_fail(err, WM_INPUT, "%s: a bias is not finite in float32 (element %lld)", path,
+                     (long long)i);
   return WM_OK;
 }
 
