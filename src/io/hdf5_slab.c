@@ -1,4 +1,5 @@
-/* Cutting hyperslabs into pieces of bounded size, and the dataspaces of one piece. */
+/* Cutting hyperslabs into pieces of bounded size, the dataspaces of one piece, and where a dataset
+ * lies. */
 #include "hdf5_private.h"
 
 #include <assert.h>
@@ -70,4 +71,17 @@ wm_status_t wm_h5_select(const wm_h5_t *file, const char *object, hid_t file_spa
   }
 cleanup:
   return status;
+}
+
+int64_t wm_h5_place(wm_h5_t *file, const char *path, hid_t type) {
+  hid_t id = H5Dopen2(file->id, path, H5P_DEFAULT);
+  if (id < 0)
+    return -1;
+  hid_t stored = H5Dget_type(id);
+  haddr_t at = H5Dget_offset(id); /* undefined unless contiguous and allocated */
+  bool same = stored >= 0 && H5Tequal(stored, type) > 0;
+  if (stored >= 0)
+    H5Tclose(stored);
+  H5Dclose(id);
+  return same && at != HADDR_UNDEF ? (int64_t)at : -1;
 }

@@ -1,6 +1,8 @@
 #include "wanamaker/io/tokens.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/io/files.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/par/shared.h"
 
@@ -18,9 +20,14 @@ bool wm_tokens_known_encoding(const char *encoding) {
   return false;
 }
 
+/* Ids are many: they are mapped, so that what is never looked at takes no memory. The rows are read
+ * into memory (in the file they need not be aligned), as are ids that are not stored as int32. */
 struct wm_tokens {
   int64_t count, rows;
-  wm_shared_t shared; /* first_token[rows + 1] | ids[count] | flags[rows] */
+  wm_map_t map;       /* the file; data is NULL when the ids are in `shared` */
+  int64_t ids_at;     /* byte of the map or of `shared` */
+  wm_shared_t shared; /* first_token[rows + 1] | ids[count] unless mapped | flags[rows] */
+  int64_t flags_at;   /* byte of `shared` */
   char *path, *encoding, *corpus, *configuration;
   wm_tokens_info_t info;
 };
@@ -30,11 +37,12 @@ static int64_t *row_first(const wm_tokens_t *t) {
 }
 
 static int32_t *ids(const wm_tokens_t *t) {
-  return (int32_t *)(row_first(t) + t->rows + 1);
+  char *base = t->map.data != NULL ? t->map.data : t->shared.data;
+  return (int32_t *)(base + t->ids_at);
 }
 
 static uint8_t *flags(const wm_tokens_t *t) {
-  return (uint8_t *)(ids(t) + t->count);
+  return (uint8_t *)t->shared.data + t->flags_at;
 }
 
 /* Collective. A fingerprint: 16 hexadecimal digits. */
@@ -96,6 +104,30 @@ cleanup:
   return status;
 }
 
+/* Not collective. Maps the file if its ids can be used as they lie there. */
+static wm_status_t map_ids(wm_h5_t *file, wm_tokens_t *t, wm_error_t *err) {
+  int64_t at = wm_h5_place(file, "/tokens", H5T_NATIVE_INT32);
+  if (at < 0 || at % (int64_t)sizeof(int32_t) != 0)
+    return WM_OK;
+  wm_status_t status = wm_map_open(t->path, &t->map, err);
+  if (status == WM_OK && t->count > (t->map.bytes - at) / (int64_t)sizeof(int32_t))
+    status = wm_fail(err, WM_INPUT, "%s: /tokens: ends behind the end of the file", t->path);
+  t->ids_at = at;
+  return status;
+}
+
+/* Collective. Memory for what is not mapped, once per node. */
+static wm_status_t make_room(const wm_comm_t *comm, wm_tokens_t *t, wm_error_t *err) {
+  int64_t bytes = (t->rows + 1) * (int64_t)sizeof(int64_t);
+  if (t->map.data == NULL) {
+    t->ids_at = bytes;
+    bytes += t->count * (int64_t)sizeof(int32_t);
+  }
+  t->flags_at = bytes;
+  bytes += t->rows;
+  return wm_agree(comm->world, wm_shared_create(comm, bytes, "the tokens", &t->shared, err), err);
+}
+
 /* Collective. The ranks of a node read a share each. */
 static wm_status_t read_arrays(wm_h5_t *file, const wm_comm_t *comm, wm_tokens_t *t,
                                wm_error_t *err) {
@@ -104,8 +136,10 @@ static wm_status_t read_arrays(wm_h5_t *file, const wm_comm_t *comm, wm_tokens_t
   wm_partition(t->rows + 1, comm->node_size, comm->node_rank, &first, &n);
   WM_TRY(wm_h5_read(file, "/rows/first_token", H5T_NATIVE_INT64, &first, &n, row_first(t) + first,
                     err));
-  wm_partition(t->count, comm->node_size, comm->node_rank, &first, &n);
-  WM_TRY(wm_h5_read(file, "/tokens", H5T_NATIVE_INT32, &first, &n, ids(t) + first, err));
+  if (t->map.data == NULL) {
+    wm_partition(t->count, comm->node_size, comm->node_rank, &first, &n);
+    WM_TRY(wm_h5_read(file, "/tokens", H5T_NATIVE_INT32, &first, &n, ids(t) + first, err));
+  }
   wm_partition(t->rows, comm->node_size, comm->node_rank, &first, &n);
   WM_TRY(wm_h5_read(file, "/rows/flags", H5T_NATIVE_UINT8, &first, &n, flags(t) + first, err));
   wm_shared_sync(&t->shared);
@@ -132,11 +166,15 @@ static wm_status_t check_rows(const wm_tokens_t *t, int64_t first, int64_t n, wm
 }
 
 static wm_status_t check_ids(const wm_tokens_t *t, int64_t first, int64_t n, wm_error_t *err) {
-  for (int64_t i = first; i < first + n; i++)
+  enum { PULSE = 1 << 24 };
+  for (int64_t i = first; i < first + n; i++) {
     if (ids(t)[i] < 0 || ids(t)[i] >= t->info.vocab_size)
       return wm_fail(err, WM_INPUT,
                      "%s: /tokens: token %" PRId64 " has id %d, outside of [0, %" PRId64 ")",
                      t->path, i, (int)ids(t)[i], t->info.vocab_size);
+    if (i % PULSE == 0)
+      wm_pulse();
+  }
   return WM_OK;
 }
 
@@ -165,9 +203,8 @@ wm_status_t wm_tokens_open(const wm_comm_t *comm, const char *path, wm_tokens_t 
   WM_TRY(wm_h5_verify(file, err));
   WM_TRY(read_attributes(file, t, err));
   WM_TRY(read_extents(file, t, err));
-  int64_t bytes =
-      (t->rows + 1) * (int64_t)sizeof(int64_t) + t->count * (int64_t)sizeof(int32_t) + t->rows;
-  WM_TRY(wm_agree(comm->world, wm_shared_create(comm, bytes, "the tokens", &t->shared, err), err));
+  WM_TRY(wm_agree(comm->world, map_ids(file, t, err), err));
+  WM_TRY(make_room(comm, t, err));
   WM_TRY(read_arrays(file, comm, t, err));
   WM_TRY(check_arrays(comm, t, err));
 cleanup:
@@ -183,6 +220,7 @@ void wm_tokens_close(wm_tokens_t *tokens) {
   if (tokens == NULL)
     return;
   wm_shared_destroy(&tokens->shared);
+  wm_map_close(&tokens->map);
   free(tokens->path);
   free(tokens->encoding);
   free(tokens->corpus);

@@ -5,6 +5,8 @@
 #include "wanamaker/io/corpus.h"
 #include "wanamaker/io/tokens.h"
 
+#include <stdbool.h>
+
 enum { ROWS = 23, VOCABULARY = 50257 };
 
 /* Tokens of row r: none in every fourth row. */
@@ -359,6 +361,7 @@ typedef struct {
   const char *encoding, *fingerprint;
   int64_t rows, vocabulary;
   const char *message;
+  bool narrow; /* ids as int16: no fault, but they cannot be mapped */
 } fault_t;
 
 static void write_fault(const fault_t *x) {
@@ -371,10 +374,15 @@ static void write_fault(const fault_t *x) {
   wm_h5_t *f;
   wm_error_t err = {0};
   CHECK_OK(wm_h5_create(comm->world, file_name("fault.h5"), &f, &err));
-  CHECK_OK(wm_h5_dataset(f, "/tokens", H5T_STD_I32LE, 1, &tokens, "", &err));
+  int16_t narrow[10];
+  for (int i = 0; i < 10; i++)
+    narrow[i] = (int16_t)all[i];
+  CHECK_OK(
+      wm_h5_dataset(f, "/tokens", x->narrow ? H5T_STD_I16LE : H5T_STD_I32LE, 1, &tokens, "", &err));
   CHECK_OK(wm_h5_dataset(f, "/rows/first_token", H5T_STD_I64LE, 1, &entries, "", &err));
   CHECK_OK(wm_h5_dataset(f, "/rows/flags", H5T_STD_U8LE, 1, &rows, "", &err));
-  CHECK_OK(wm_h5_write(f, "/tokens", H5T_NATIVE_INT32, &zero, &n_ids, all, &err));
+  CHECK_OK(wm_h5_write(f, "/tokens", x->narrow ? H5T_NATIVE_INT16 : H5T_NATIVE_INT32, &zero, &n_ids,
+                       x->narrow ? (const void *)narrow : all, &err));
   CHECK_OK(wm_h5_write(f, "/rows/first_token", H5T_NATIVE_INT64, &zero, &n_entries, first, &err));
   CHECK_OK(wm_h5_write(f, "/rows/flags", H5T_NATIVE_UINT8, &zero, &n_rows, flags, &err));
   CHECK_OK(wm_h5_set_string(f, "/", "encoding", x->encoding, &err));
@@ -391,17 +399,19 @@ static void test_refused_reads(void **state) {
   (void)state;
   const char *good = "00000000000000ff";
   const fault_t faults[] = {
-      {0, 10, 5, 4, 0, "stream", good, 4, 5, NULL},
-      {1, 10, 5, 4, 0, "stream", good, 4, 5, "runs from 1 to 10; expected 0 to 10"},
-      {0, 11, 5, 4, 0, "stream", good, 4, 5, "runs from 0 to 11"},
-      {0, 10, 1, 4, 0, "stream", good, 4, 5, "decreases behind row 1"},
-      {0, 10, 5, 5, 0, "stream", good, 4, 5, "token 4 has id 5, outside of [0, 5)"},
-      {0, 10, 5, -1, 0, "stream", good, 4, 5, "token 4 has id -1"},
-      {0, 10, 5, 4, 4, "stream", good, 4, 5, "row 2 has unknown flags 0x04"},
-      {0, 10, 5, 4, 0, "streams", good, 4, 5, "\"encoding\" is \"streams\""},
-      {0, 10, 5, 4, 0, "stream", "ff", 4, 5, "16 hexadecimal digits expected, not ff"},
-      {0, 10, 5, 4, 0, "stream", good, 5, 5, "has 5 entries, but there are 5 rows"},
-      {0, 10, 5, 4, 0, "stream", good, 4, 0, "\"vocab_size\" is 0"},
+      {0, 10, 5, 4, 0, "stream", good, 4, 5, NULL, false},
+      {0, 10, 5, 4, 0, "stream", good, 4, 5, NULL, true},
+      {0, 10, 5, 5, 0, "stream", good, 4, 5, "token 4 has id 5, outside of [0, 5)", true},
+      {1, 10, 5, 4, 0, "stream", good, 4, 5, "runs from 1 to 10; expected 0 to 10", false},
+      {0, 11, 5, 4, 0, "stream", good, 4, 5, "runs from 0 to 11", false},
+      {0, 10, 1, 4, 0, "stream", good, 4, 5, "decreases behind row 1", false},
+      {0, 10, 5, 5, 0, "stream", good, 4, 5, "token 4 has id 5, outside of [0, 5)", false},
+      {0, 10, 5, -1, 0, "stream", good, 4, 5, "token 4 has id -1", false},
+      {0, 10, 5, 4, 4, "stream", good, 4, 5, "row 2 has unknown flags 0x04", false},
+      {0, 10, 5, 4, 0, "streams", good, 4, 5, "\"encoding\" is \"streams\"", false},
+      {0, 10, 5, 4, 0, "stream", "ff", 4, 5, "16 hexadecimal digits expected, not ff", false},
+      {0, 10, 5, 4, 0, "stream", good, 5, 5, "has 5 entries, but there are 5 rows", false},
+      {0, 10, 5, 4, 0, "stream", good, 4, 0, "\"vocab_size\" is 0", false},
   };
   for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++) {
     wm_tokens_t *t = NULL;
@@ -409,6 +419,9 @@ static void test_refused_reads(void **state) {
     write_fault(&faults[i]);
     if (faults[i].message == NULL) {
       CHECK_OK(wm_tokens_open(comm, file_name("fault.h5"), &t, &err));
+      for (int k = 0; k < 10; k++)
+        CHECK(wm_tokens_ids(t)[k] == (k < 5 ? k : 0));
+      CHECK(wm_tokens_row_first(t)[3] == 9 && wm_tokens_row_flags(t)[1] == 3);
       wm_tokens_close(t);
     } else {
       CHECK_FAILS(wm_tokens_open(comm, file_name("fault.h5"), &t, &err), WM_INPUT,

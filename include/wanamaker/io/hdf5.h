@@ -107,6 +107,10 @@ wm_status_t wm_h5_write(wm_h5_t *file, const char *path, hid_t type, const int64
 wm_status_t wm_h5_read(wm_h5_t *file, const char *path, hid_t type, const int64_t *offset,
                        const int64_t *count, void *data, wm_error_t *err);
 
+/* Not collective. Byte of the file at which the elements of a dataset begin, if they lie there one
+ * after the other, stored as `type` is in memory, so that the file may be mapped; else -1. */
+int64_t wm_h5_place(wm_h5_t *file, const char *path, hid_t type);
+
 /* Not collective in effect (all ranks call it). Extent of a dataset; WM_INPUT if it is absent or
  * has another rank than n_dims. */
 wm_status_t wm_h5_dims(wm_h5_t *file, const char *path, int n_dims, int64_t *dims, wm_error_t *err);

@@ -73,8 +73,10 @@ wm_status_t wm_tokens_publish(const wm_comm_t *comm, wm_tokens_writer_t *writer,
 /* "documents", "stream" or "ids"? */
 bool wm_tokens_known_encoding(const char *encoding);
 
-/* Collective. Reads `path` into node-shared memory, once per node, and verifies its checksums, rows
- * and ids. */
+/* Collective. Opens `path` and verifies its checksums, rows and ids, piece by piece. The row table
+ * is read into node-shared memory; the ids are mapped from the file, so that of a large file only
+ * the page cache of the ranges in use matters. The file must stay as it is until it is closed (a
+ * newer one may take its name). */
 wm_status_t wm_tokens_open(const wm_comm_t *comm, const char *path, wm_tokens_t **out,
                            wm_error_t *err);
 /* Collective. */
