@@ -114,7 +114,7 @@ static wm_surrogates_t *open_surrogates(const wm_comm_t *comm, const wm_model_t 
                                         const char *path) {
   const wm_arch_t *arch = wm_model_arch(model);
   wm_surrogates_t *s = NULL;
-  OK(wm_surrogates_open(comm, path, arch->n_layers, arch->d_model, TILE, &s, err));
+  OK(wm_surrogates_open(comm, path, arch->n_layers, arch->d_model, TILE, WM_COMPUTE_F32, &s, err));
   return s;
 }
 
