@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # The long tier (tests/run.sh --all): the reference stack in a virtual environment, the other product
-# backend, MPICH, sanitizers, and a minute of fuzzing each reader.
+# backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap kills cblas mpich sanitizers slurm fuzz
+#                                            overlap kills cblas mpich sanitizers slurm fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -106,6 +106,7 @@ part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
 part slurm "two Slurm nodes" two_nodes
 part fuzz "fuzz targets" fuzz
+part valgrind "valgrind" bash tests/valgrind.sh
 
 if [ ${#failed[@]} -gt 0 ]; then
   printf 'failed: %s\n' "${failed[@]}"

@@ -10,7 +10,7 @@ wm_status_t wm_alloc(void **out, int64_t count, size_t size, const char *what, w
   assert(count >= 0 && size > 0);
   *out = NULL;
   size_t bytes;
-  if (__builtin_mul_overflow((size_t)count, size, &bytes) || bytes > SIZE_MAX - ALIGNMENT)
+  if (__builtin_mul_overflow((size_t)count, size, &bytes) || bytes > PTRDIFF_MAX - ALIGNMENT)
     return wm_fail(err, WM_ENVIRONMENT, "%s: %lld elements of %zu bytes exceed the address space",
                    what, (long long)count, size);
   size_t padded = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
