@@ -92,19 +92,22 @@ static uint64_t block_hash(const wm_corpus_t *c, int64_t k) {
                  0);
 }
 
-/* Not collective. This rank's share of the blocks. */
+/* Collective. The ranks take the blocks in turn and meet after each, so that a request to stop on
+ * one of them stops all. */
 static wm_status_t hash_blocks(const wm_comm_t *comm, const wm_corpus_t *c, int64_t blocks,
                                uint64_t *hashes, wm_error_t *err) {
-  int64_t first, n;
-  wm_partition(blocks, comm->size, comm->rank, &first, &n);
-  for (int64_t k = first; k < first + n; k++) {
+  wm_status_t status = WM_OK;
+  for (int64_t k = comm->rank; k - comm->rank < blocks; k += comm->size) {
     if (wm_stop_requested())
-      return wm_fail(err, WM_STOPPED, "%s: stopped by %s while it was fingerprinted", c->path,
-                     wm_stop_reason());
-    hashes[k] = block_hash(c, k);
+      status = wm_fail(err, WM_STOPPED, "%s: stopped by %s while it was fingerprinted", c->path,
+                       wm_stop_reason());
+    else if (k < blocks)
+      hashes[k] = block_hash(c, k);
     wm_pulse();
+    WM_TRY(wm_agree(comm->world, status, err));
   }
-  return WM_OK;
+cleanup:
+  return status;
 }
 
 wm_status_t wm_corpus_fingerprint(const wm_comm_t *comm, const wm_corpus_t *c, uint64_t *out,
@@ -114,9 +117,8 @@ wm_status_t wm_corpus_fingerprint(const wm_comm_t *comm, const wm_corpus_t *c, u
   void *memory;
   wm_status_t status = wm_alloc(&memory, blocks, sizeof(uint64_t), c->path, err);
   uint64_t *hashes = memory;
-  if (status == WM_OK)
-    status = hash_blocks(comm, c, blocks, hashes, err);
   WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(hash_blocks(comm, c, blocks, hashes, err));
   wm_sum_i64(comm->world, memory, blocks); /* every block is hashed by one rank, 0 on the others */
   *out = wm_hash(settings, sizeof settings, 0);
   if (c->format == WM_CORPUS_JSONL)
