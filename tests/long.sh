@@ -57,7 +57,7 @@ overlap() {
 }
 
 kills() {
-  (cd "$build" && WM_KILLS=50 ctest -R '^fault_kill$' --output-on-failure --timeout 3000)
+  (cd "$build" && WM_KILLS=50 ctest -R '^fault_kill$' --verbose)
 }
 
 cblas() {

@@ -6,7 +6,10 @@
 
 #include <string.h>
 
-enum { MOST_VARIANTS = 64 }; /* of a unit whose group is chosen */
+enum {
+  MOST_VARIANTS = 64, /* of a unit whose group is chosen */
+  ENOUGH_UNITS = 32   /* of a rank: smaller ones would save little waiting */
+};
 
 /* --- cost ---------------------------------------------------------------------------------------
  */
@@ -152,7 +155,7 @@ wm_status_t wm_units_choose(const wm_arch_t *arch, const wm_variants_t *variants
       fits = short_enough;
     }
     wm_units_destroy(&units);
-    if (g == 1)
+    if (g == 1 || (fits && out->n >= (int64_t)ENOUGH_UNITS * ranks))
       break;
   }
 cleanup:

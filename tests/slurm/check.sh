@@ -22,6 +22,11 @@ for ranks in 2 4; do
   [ "$(grep -c 'PASSED.* 8 test' "$build/two_nodes.log")" -eq "$ranks" ] || fail "queue on $ranks ranks"
 done
 
+echo "== parts of a sweep and of a fit =="
+WM_TEST_WORK=$build WM_TEST_DATA=$here/../data bash "$nodes" srun -N2 -n3 \
+  "$build/tests/test_measure_parts" 2>&1 | tee "$build/two_nodes.log" | grep -E 'FAILED|kept|runs;' || true
+[ "$(grep -c 'PASSED.* 11 test' "$build/two_nodes.log")" -eq 3 ] || fail "parts"
+
 echo "== the program =="
 mkdir -p "$build/two_nodes"
 WM_TEST_WORK=$build/two_nodes bash "$nodes" bash "$here/../mpi/ranks.sh" "$build/wanamaker" srun \
