@@ -52,7 +52,8 @@ static wm_status_t read_options(const wm_run_t *run, wm_bench_options_t *o, wm_e
                             .config = wm_config_string(c, "bench.config"),
                             .seed = (uint64_t)wm_config_int(c, "bench.seed"),
                             .model = {.tile_rows = wm_config_int(c, "compute.tile_rows"),
-                                      .tile_vocab = wm_config_int(c, "compute.tile_vocab")},
+                                      .tile_vocab = wm_config_int(c, "compute.tile_vocab"),
+                                      .compute = wm_compute_of(run)},
                             .window = wm_config_int(c, "bench.window"),
                             .windows = wm_config_int(c, "bench.windows"),
                             .documents = wm_config_int(c, "bench.documents"),
@@ -63,7 +64,8 @@ static wm_status_t read_options(const wm_run_t *run, wm_bench_options_t *o, wm_e
                             .processor_time =
                                 strcmp(wm_config_string(c, "bench.clock"), "processor") == 0,
                             .seconds = wm_config_float(c, "bench.seconds")};
-  return read_parts(wm_config_string(c, "bench.parts"), &o->parts, err);
+  wm_status_t status = wm_compute_check(o->model.compute, err);
+  return status == WM_OK ? read_parts(wm_config_string(c, "bench.parts"), &o->parts, err) : status;
 }
 
 /* --- results ------------------------------------------------------------------------------------
@@ -111,7 +113,9 @@ static wm_status_t write_file(const wm_run_t *run, const wm_bench_t *bench, cons
   WM_TRY(wm_h5_set_string(file, "/", "model", bench->options->config, err));
   WM_TRY(wm_h5_set_float(file, "/", "peak_flops", bench->peak, err));
   WM_TRY(wm_h5_set_float(file, "/", "peak_flops_one_rank", bench->peak_one, err));
-  WM_TRY(wm_provenance_write(file, run->comm, &run->provenance, err));
+  wm_provenance_t provenance = run->provenance;
+  provenance.compute = wm_compute_name(bench->options->model.compute);
+  WM_TRY(wm_provenance_write(file, run->comm, &provenance, err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   status = wm_h5_publish(whole, err);

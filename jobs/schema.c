@@ -104,7 +104,7 @@ const wm_schema_t wm_settings[] = {
     {"compute.memory_gib", WM_SETTING_FLOAT, "4.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
      "most workspace of a rank, beside weights, losses and Gram matrices; 0: no limit"},
     {"compute.type", WM_SETTING_CHOICE, "f32", ANY_RANGE, "f32 bf16 bf16_emulated",
-     WM_JOB_FIT | WM_JOB_SWEEP,
+     WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH,
      "type of the dense layers' products; bf16: operands rounded to it, float32 sums, by the CPU's "
      "own instructions; bf16_emulated: the same rounding on any CPU, half the memory, no speed"},
     {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL,

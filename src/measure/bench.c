@@ -93,6 +93,10 @@ wm_status_t wm_bench_contest(const wm_bench_options_t *options, wm_contest_t *co
 /* --- tables -------------------------------------------------------------------------------------
  */
 
+double wm_bench_peak(const wm_bench_t *bench, wm_compute_t compute) {
+  return compute == WM_COMPUTE_BF16 ? bench->peak_bf16 : bench->peak;
+}
+
 wm_records_t *wm_bench_table(wm_bench_t *bench, const wm_record_layout_t *layout) {
   assert(bench->n_tables < WM_BENCH_TABLES);
   wm_records_t *records = &bench->tables[bench->n_tables++];
@@ -101,11 +105,12 @@ wm_records_t *wm_bench_table(wm_bench_t *bench, const wm_record_layout_t *layout
 }
 
 static wm_status_t add_kernel(const wm_bench_t *bench, wm_records_t *r, const char *name,
-                              const wm_counter_t *c, double all, int64_t runs, wm_error_t *err) {
+                              const wm_counter_t *c, double peak, double all, int64_t runs,
+                              wm_error_t *err) {
   const double ranks = bench->options->comm->size, mean = c->seconds / ranks;
   double rate = mean > 0 && c->flops > 0 ? c->flops / mean : NAN;
   double traffic = mean > 0 && c->bytes > 0 ? c->bytes / mean : NAN;
-  const double row[] = {mean / (double)runs, 100 * mean / all, rate / 1e9, 100 * rate / bench->peak,
+  const double row[] = {mean / (double)runs, 100 * mean / all, rate / 1e9, 100 * rate / peak,
                         traffic / 1e9};
   return wm_records_add(r, name, row, err);
 }
@@ -126,8 +131,8 @@ static void sum_profile(const wm_comm_t *comm, wm_profile_t *profile) {
 }
 
 static wm_status_t add_kernels(const wm_bench_t *bench, wm_records_t *records,
-                               const wm_profile_t *profile, double seconds, int64_t runs,
-                               wm_error_t *err) {
+                               const wm_profile_t *profile, double peak, double seconds,
+                               int64_t runs, wm_error_t *err) {
   wm_counter_t all = {.seconds = seconds * bench->options->comm->size}, rest = all;
   wm_status_t status = WM_OK;
   for (int k = 0; k < WM_KERNELS && status == WM_OK; k++) {
@@ -136,22 +141,24 @@ static wm_status_t add_kernels(const wm_bench_t *bench, wm_records_t *records,
       continue;
     all.flops += c->flops;
     rest.seconds -= c->seconds;
-    status = add_kernel(bench, records, wm_kernel_name((wm_kernel_t)k), c, seconds, runs, err);
+    status =
+        add_kernel(bench, records, wm_kernel_name((wm_kernel_t)k), c, peak, seconds, runs, err);
   }
   if (status == WM_OK)
-    status = add_kernel(bench, records, "else, waiting", &rest, seconds, runs, err);
-  return status == WM_OK ? add_kernel(bench, records, "all", &all, seconds, runs, err) : status;
+    status = add_kernel(bench, records, "else, waiting", &rest, peak, seconds, runs, err);
+  return status == WM_OK ? add_kernel(bench, records, "all", &all, peak, seconds, runs, err)
+                         : status;
 }
 
 wm_status_t wm_bench_kernels(wm_bench_t *bench, const wm_record_layout_t *layout,
-                             const wm_profile_t *profile, double seconds, int64_t runs,
+                             const wm_profile_t *profile, double peak, double seconds, int64_t runs,
                              wm_error_t *err) {
   const wm_comm_t *comm = bench->options->comm;
   wm_records_t *records = wm_bench_table(bench, layout);
   wm_profile_t sum = *profile;
   sum_profile(comm, &sum);
   wm_records_note(records, "Wall clock, mean of %lld repetitions.", (long long)runs);
-  return wm_agree(comm->world, add_kernels(bench, records, &sum, seconds, runs, err), err);
+  return wm_agree(comm->world, add_kernels(bench, records, &sum, peak, seconds, runs, err), err);
 }
 
 /* --- the whole bench ----------------------------------------------------------------------------

@@ -58,7 +58,7 @@ static wm_status_t run_create(const wm_bench_t *bench, wm_model_t *model, bool d
                               wm_error_t *err) {
   wm_status_t status;
   r->model = model;
-  r->peak = wm_model_compute(model) == WM_COMPUTE_F32 ? bench->peak : bench->peak_bf16;
+  r->peak = wm_bench_peak(bench, wm_model_compute(model));
   WM_TRY(wm_variants_create(&r->variants, err));
   WM_TRY(documents ? wm_bench_text_documents(bench, &r->text, err)
                    : wm_bench_text_fixed(bench, &r->text, err));
@@ -128,8 +128,8 @@ static wm_status_t tell_forward(wm_bench_t *bench, const title_t *titles, const 
                   o->processor_time ? "processor time" : "wall clock");
   for (int i = 0; i < n; i++) {
     const wm_samples_t *s = &contests[i].samples;
-    wm_status_t status =
-        wm_bench_kernels(bench, titles[i].kernels, &runs[i].profile, s->wall, s->n, err);
+    wm_status_t status = wm_bench_kernels(bench, titles[i].kernels, &runs[i].profile, runs[i].peak,
+                                          s->wall, s->n, err);
     if (status != WM_OK)
       return status;
   }

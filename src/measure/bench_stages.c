@@ -203,8 +203,9 @@ static double flop_ratio(const sweep_t *s, double *flops) {
 static wm_status_t add_time(wm_bench_t *bench, wm_records_t *records, const char *name,
                             const wm_samples_t *s, double times, double flops, wm_error_t *err) {
   double best = wm_samples_best(s) * times;
+  double peak = wm_bench_peak(bench, bench->options->model.compute);
   double rate = flops * bench->options->comm->size / best;
-  const double row[] = {best, wm_samples_median(s) * times, rate / 1e9, 100 * rate / bench->peak};
+  const double row[] = {best, wm_samples_median(s) * times, rate / 1e9, 100 * rate / peak};
   return wm_agree(bench->options->comm->world, wm_records_add(records, name, row, err), err);
 }
 
@@ -226,7 +227,9 @@ static wm_status_t tell_sweep(wm_bench_t *bench, const sweep_t *s, const wm_cont
                   "Sweep: %.3f of the time of %lld full evaluations, %.3f of their "
                   "operations; %d repetitions.",
                   ratio, (long long)s->all.n, operations, sweep->n);
-  WM_TRY(wm_bench_kernels(bench, &sweep_kernels_layout, &s->profile, sweep->wall, sweep->n, err));
+  WM_TRY(wm_bench_kernels(bench, &sweep_kernels_layout, &s->profile,
+                          wm_bench_peak(bench, bench->options->model.compute), sweep->wall,
+                          sweep->n, err));
 cleanup:
   return status;
 }
