@@ -31,7 +31,7 @@ trap 'rm -rf "$WM_FUZZ_DIR"' EXIT
 
 prepare() {
   wm_install clang llvm libclang-rt-14-dev cmake pkg-config python3 libconfig-dev libjansson-dev \
-    libutf8proc-dev libxxhash-dev
+    libutf8proc-dev libxxhash-dev libopenmpi-dev
   mkdir -p build
   wm_build $build -DWM_FUZZ=ON -DWM_WERROR=ON -DCMAKE_C_COMPILER=clang \
     -DCMAKE_BUILD_TYPE=RelWithDebInfo &&
