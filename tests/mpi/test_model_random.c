@@ -218,6 +218,9 @@ static void test_refusals(void **state) {
   CHECK(wm_model_create_random(comm, missing, SEED, &options, NULL, &model, &err) == WM_INPUT);
   CHECK(strstr(err.message, "missing.json") != NULL && model == NULL);
   CHECK(wm_model_save_random(comm, missing, SEED, WM_DTYPE_F32, 1, dir, &err) == WM_INPUT);
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, "/proc/no_model", &err) ==
+        WM_ENVIRONMENT);
+  CHECK(strstr(err.message, "/proc/no_model") != NULL);
   free(missing);
   free(dir);
   free(config);
