@@ -281,12 +281,22 @@ wm_compute_t wm_compute_of(const wm_run_t *run) {
   return compute;
 }
 
-wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
+static wm_status_t open_model(const wm_run_t *run, wm_compute_t compute, bool as_filed,
+                              wm_model_t **out, wm_error_t *err) {
   wm_model_options_t options = {.tile_rows = wm_config_int(run->config, "compute.tile_rows"),
                                 .tile_vocab = wm_config_int(run->config, "compute.tile_vocab"),
-                                .compute = wm_compute_of(run)};
+                                .compute = compute,
+                                .as_filed = as_filed};
   return wm_model_open(run->comm, wm_config_string(run->config, "model.path"), &options, run->log,
                        out, err);
+}
+
+wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
+  return open_model(run, wm_compute_of(run), false, out, err);
+}
+
+wm_status_t wm_inputs_open_f32(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
+  return open_model(run, WM_COMPUTE_F32, true, out, err);
 }
 
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,

@@ -62,6 +62,9 @@ void wm_inputs_close(wm_inputs_t *inputs);
 wm_compute_t wm_compute_of(const wm_run_t *run);
 /* Collective. The model alone. */
 wm_status_t wm_inputs_open_model(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
+/* Collective. The same with float32 products, whatever compute.type is, without a copy of the
+ * weights: they are converted as they are used. */
+wm_status_t wm_inputs_open_f32(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
 /* Not collective. The settings of corpora, protocol and roles alone, before anything is opened. */
 wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned roles,
                             wm_error_t *err);

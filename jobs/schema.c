@@ -88,6 +88,9 @@ const wm_schema_t wm_settings[] = {
      "most variants evaluated on one trunk; 0: chosen, at most 64, fewer where that keeps ranks "
      "busy "
      "or units short"},
+    {"sweep.check_tokens", WM_SETTING_INT, "4096", 0, 1e300, NULL, WM_JOB_SWEEP,
+     "with compute.type bf16 or bf16_emulated: tokens, spread over the evaluation, that are "
+     "evaluated again in f32 for the effect on every delta; 0: none"},
 
     {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
      WM_JOB_SWEEP,

@@ -5,6 +5,7 @@
 #include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/measure/check.h"
 #include "wanamaker/measure/parts.h"
 #include "wanamaker/report/table.h"
 
@@ -18,6 +19,7 @@ typedef struct {
   wm_surrogates_t *surrogates;
   wm_variants_t variants;
   wm_sweep_options_t options;
+  wm_check_t check; /* against float32, unless products are; n = 0: none */
   char path[WM_PATH_SIZE], surrogates_path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
 } job_t;
 
@@ -136,18 +138,33 @@ static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, int64_t 
   }
   wm_table_float(t, e->p_holm);
   wm_table_text(t, v > 0 && e->beats_full ? "yes" : "");
+  if (j->check.n > 0) {
+    const wm_check_effect_t *c = &j->check.effects[v];
+    wm_table_float(t, c->delta_f32);
+    wm_table_textf(t, "%+.4f +- %.4f", c->difference, c->standard_error);
+  }
+}
+
+static const char *bf16_name(const job_t *j) {
+  return wm_compute_name(wm_compute_of(j->in->run));
 }
 
 static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
-  char interval[32];
+  char interval[32], effect[32];
+  snprintf(effect, sizeof effect, "%s effect", bf16_name(j));
   snprintf(interval, sizeof interval, "%.4g %% interval", 100 * j->options.bootstrap.confidence);
-  const wm_column_t columns[] = {
-      {"layer", NULL, WM_ALIGN_LEFT, 0}, {"PPL", NULL, WM_ALIGN_RIGHT, 3},
-      {"delta", "%", WM_ALIGN_RIGHT, 3}, {"delta", interval, WM_ALIGN_RIGHT, 0},
-      {"R^2", "fit", WM_ALIGN_RIGHT, 4}, {"R^2", "held out", WM_ALIGN_RIGHT, 4},
-      {"p", "Holm", WM_ALIGN_RIGHT, 4},  {"beats full", NULL, WM_ALIGN_LEFT, 0}};
+  const wm_column_t columns[] = {{"layer", NULL, WM_ALIGN_LEFT, 0},
+                                 {"PPL", NULL, WM_ALIGN_RIGHT, 3},
+                                 {"delta", "%", WM_ALIGN_RIGHT, 3},
+                                 {"delta", interval, WM_ALIGN_RIGHT, 0},
+                                 {"R^2", "fit", WM_ALIGN_RIGHT, 4},
+                                 {"R^2", "held out", WM_ALIGN_RIGHT, 4},
+                                 {"p", "Holm", WM_ALIGN_RIGHT, 4},
+                                 {"beats full", NULL, WM_ALIGN_LEFT, 0},
+                                 {"delta in f32", "sample", WM_ALIGN_RIGHT, 3},
+                                 {effect, "sample", WM_ALIGN_RIGHT, 0}};
   wm_table_t *t;
-  wm_status_t status = wm_table_create(columns, 8, &t, err);
+  wm_status_t status = wm_table_create(columns, j->check.n > 0 ? 10 : 8, &t, err);
   if (status != WM_OK)
     return status;
   for (int64_t v = 0; v < j->variants.n; v++)
@@ -176,10 +193,21 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
       fprintf(out, "%s %s", winners++ > 0 ? "," : "", label);
     }
   fprintf(out, "%s\n", winners > 0 ? "" : " none");
+  if (j->check.n > 0)
+    fprintf(out,
+            "%s effect: delta here less delta in f32 on the same %" PRId64
+            " tokens, with its paired "
+            "standard error; full: its perplexity in %%\n",
+            bf16_name(j), j->check.n);
 }
 
 /* --- stage --------------------------------------------------------------------------------------
  */
+
+static bool has_check(const job_t *j) {
+  return wm_compute_of(j->in->run) != WM_COMPUTE_F32 &&
+         wm_config_int(j->in->run->config, "sweep.check_tokens") > 0;
+}
 
 /* Of all that the losses depend on. */
 static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
@@ -211,6 +239,9 @@ static uint64_t stage_key(const job_t *j, const wm_sweep_plan_t *plan) {
   h = wm_hash(&b->resamples, sizeof b->resamples, h);
   h = wm_hash(&b->seed, sizeof b->seed, h);
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
+  int64_t check_tokens = wm_config_int(j->in->run->config, "sweep.check_tokens");
+  if (has_check(j))
+    h = wm_hash(&check_tokens, sizeof check_tokens, h);
   return wm_hash(&j->options.unit, sizeof j->options.unit, h);
 }
 
@@ -270,6 +301,26 @@ static wm_status_t show(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
   return wm_agree(j->in->run->comm->world, status, err);
 }
 
+/* Collective. A sample of the sweep again in float32, from the weights as they are filed. */
+static wm_status_t check(job_t *j, const wm_sweep_t *sweep, wm_error_t *err) {
+  const wm_run_t *run = j->in->run;
+  const wm_arch_t *arch = wm_model_arch(j->in->model);
+  wm_model_t *model = NULL;
+  wm_surrogates_t *surrogates = NULL;
+  wm_status_t status;
+  WM_TRY(wm_inputs_open_f32(run, &model, err));
+  WM_TRY(wm_surrogates_open(run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
+                            wm_config_int(run->config, "compute.tile_rows"), WM_COMPUTE_F32,
+                            &surrogates, err));
+  WM_TRY(wm_check_run(sweep, model, surrogates, wm_tokens_ids(j->text->tokens),
+                      wm_config_int(run->config, "sweep.check_tokens"), &j->options, run->log,
+                      &j->check, err));
+cleanup:
+  wm_surrogates_close(surrogates);
+  wm_model_close(model);
+  return status;
+}
+
 static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   const wm_run_t *run = j->in->run;
   const int32_t *ids = wm_tokens_ids(j->text->tokens);
@@ -283,7 +334,11 @@ static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   if (sweep.non_finite > 0)
     wm_log(run->log, WM_LOG_WARN, "%" PRId64 " variants have losses that are not finite",
            sweep.non_finite);
+  if (has_check(j))
+    WM_TRY(check(j, &sweep, err));
   WM_TRY(wm_sweep_write(&sweep, ids, file, err));
+  if (has_check(j))
+    WM_TRY(wm_check_write(&sweep, &j->check, file, err));
   WM_TRY(wm_stage_describe(j->in, file, "sweep", key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(sweep.unit), err));
   wm_h5_t *whole = file;
@@ -305,6 +360,8 @@ static wm_status_t reuse(job_t *j, wm_error_t *err) {
   wm_parts_remove(j->in->run->comm, j->parts); /* of a run that ended between result and removal */
   wm_status_t status = wm_sweep_read(j->in->run->comm, j->path, j->in->model, &j->variants,
                                      &j->text->blocks, &j->options, &sweep, err);
+  if (status == WM_OK && has_check(j))
+    status = wm_check_read(j->in->run->comm, j->path, j->variants.n, &j->check, err);
   if (status == WM_OK)
     status = show(j, &sweep, err);
   wm_sweep_destroy(&sweep);
@@ -364,6 +421,7 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   else
     status = compute(&j, key, err);
 cleanup:
+  wm_check_destroy(&j.check);
   wm_variants_destroy(&j.variants);
   wm_surrogates_close(j.surrogates);
   return status;

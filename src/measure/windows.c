@@ -283,6 +283,32 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_windows_select(const wm_windows_t *from, const int64_t *index, int64_t n,
+                              wm_windows_t *out, wm_error_t *err) {
+  *out = (wm_windows_t){.protocol = from->protocol, .max_length = from->max_length};
+  memcpy(out->label, from->label, sizeof out->label);
+  wm_status_t status = allocate(out, n, err);
+  if (status != WM_OK) {
+    *out = (wm_windows_t){0};
+    return status;
+  }
+  int64_t *const to[] = {out->first, out->length,   out->first_new, out->first_predicted,
+                         out->row,   out->document, out->article};
+  int64_t *const source[] = {from->first, from->length,   from->first_new, from->first_predicted,
+                             from->row,   from->document, from->article};
+  out->n = n;
+  for (int64_t i = 0; i < n; i++) {
+    int64_t w = index[i];
+    for (int k = 0; k < 7; k++)
+      to[k][i] = source[k][w];
+    out->n_positions += from->position_offset[w + 1] - from->position_offset[w];
+    out->n_predicted += from->predicted_offset[w + 1] - from->predicted_offset[w];
+    out->position_offset[i + 1] = out->n_positions;
+    out->predicted_offset[i + 1] = out->n_predicted;
+  }
+  return WM_OK;
+}
+
 /* ---- Overlap --------------------------------------------------------------------------------- */
 
 /* Windows ascend in both their ends, so the part that window i adds to those before it begins at

@@ -34,10 +34,19 @@ for ranks in 2 3 4; do
   cp -r "$work/bf1" "$out"
   rm "$out/sweep.h5"
   run "$ranks" sweep "$out" bf16_emulated || fail "$ranks ranks: $(cat "$out.log")"
-  for data in /nll /variants; do
+  for data in /nll /variants /check; do
     h5diff "$work/bf1/sweep.h5" "$out/sweep.h5" $data || fail "$data on $ranks ranks"
   done
 done
+
+# The check against f32 is told again when the result is kept.
+table() { grep -A 20 '^layer.*f32' "$work/bf1.log" | grep -v '^[0-9][0-9]:'; } # no messages
+table >"$work/table" || fail "no check in $(cat "$work/bf1.log")"
+grep -q '^bf16_emulated effect: .* tokens' "$work/table" || fail "no check in $(cat "$work/table")"
+run 2 run "$work/bf1" bf16_emulated || fail "again: $(cat "$work/bf1.log")"
+table | cmp - "$work/table" || fail "another table: $(cat "$work/bf1.log")"
+run 1 run "$work/bf1" bf16_emulated sweep.check_tokens=0 || fail "without a check: $(cat "$work/bf1.log")"
+grep -q 'effect' "$work/bf1.log" && fail "a check that was not asked for"
 
 for out in f32 bf1; do
   type=$([ $out = f32 ] && echo f32 || echo bf16_emulated)

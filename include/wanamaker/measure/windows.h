@@ -67,6 +67,10 @@ typedef struct {
  * is malformed. */
 wm_status_t wm_windows_create(const wm_token_view_t *corpus, const wm_protocol_t *protocol,
                               const wm_range_t *range, wm_windows_t *out, wm_error_t *err);
+/* Windows index[0 .. n - 1] of `from`, in that order; label, protocol and max_length stay. On
+ * failure *out is zeroed. */
+wm_status_t wm_windows_select(const wm_windows_t *from, const int64_t *index, int64_t n,
+                              wm_windows_t *out, wm_error_t *err);
 /* Harmless on a zeroed object. */
 void wm_windows_destroy(wm_windows_t *windows);
 
