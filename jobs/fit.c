@@ -123,6 +123,7 @@ static wm_status_t compute(const wm_inputs_t *in, const wm_fit_options_t *o, con
                            held->present ? &held->blocks : NULL,
                            held->present ? wm_tokens_ids(held->tokens) : NULL, o, file, run->log,
                            summaries, err));
+  WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(in->model, err), err));
   WM_TRY(wm_stage_describe(in, file, "fit", key, err));
   WM_TRY(wm_h5_set_float(file, "/", "lambda", o->lambda, err));
   wm_h5_t *whole = file;

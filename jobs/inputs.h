@@ -20,7 +20,7 @@ wm_status_t wm_output_path(const wm_run_t *run, const char *name, char *path, wm
 /* tokens file of a corpus, e.g. output.dir/tokens.wikitext.documents.h5 */
 wm_status_t wm_tokens_path(const wm_run_t *run, const char *corpus, char *path, wm_error_t *err);
 
-/* Collective. Makes output.dir, writable (not in a dry run). */
+/* Collective. Makes output.dir, writable, and locks it against other runs (not in a dry run). */
 wm_status_t wm_output_ready(const wm_run_t *run, wm_error_t *err);
 
 /* Settings of a corpus. Borrowed strings. */

@@ -5,6 +5,7 @@
 #include "wanamaker/base/config.h"
 #include "wanamaker/base/log.h"
 #include "wanamaker/base/status.h"
+#include "wanamaker/io/lock.h"
 #include "wanamaker/io/provenance.h"
 #include "wanamaker/par/comm.h"
 #include "wanamaker/par/node_memory.h"
@@ -29,8 +30,9 @@ typedef struct {
   const wm_log_t *log;
   wm_provenance_t provenance;
   wm_node_memory_t *memory; /* watches the node since the job's start; NULL: not watched */
-  bool dry_run;             /* -n: check everything, say what would be done, write nothing */
-  FILE *out;                /* results for people; rank 0 writes */
+  wm_lock_t *lock; /* of output.dir: taken by wm_output_ready on rank 0, released by main */
+  bool dry_run;    /* -n: check everything, say what would be done, write nothing */
+  FILE *out;       /* results for people; rank 0 writes */
 } wm_run_t;
 
 /* A job is collective over run->comm->world; all ranks return the same status. */

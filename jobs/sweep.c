@@ -5,6 +5,7 @@
 #include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/memory_room.h"
 #include "wanamaker/measure/check.h"
 #include "wanamaker/measure/parts.h"
 #include "wanamaker/report/table.h"
@@ -321,6 +322,23 @@ cleanup:
   return status;
 }
 
+/* Collective. What the node's ranks will take together must be there; a dry run only warns, for the
+ * run itself may be meant for another machine. */
+static wm_status_t check_memory(const job_t *j, const wm_sweep_plan_t *plan, wm_error_t *err) {
+  const wm_run_t *run = j->in->run;
+  const char *what = "the sweep's workspace and losses";
+  int64_t losses = j->variants.n * j->text->windows.n_predicted * (int64_t)sizeof(float);
+  wm_status_t status = WM_OK;
+  if (run->comm->node_rank == 0)
+    status = wm_memory_room_check(losses + plan->bytes * run->comm->node_size, what, err);
+  status = wm_agree(run->comm->world, status, err);
+  if (status != WM_OK && run->dry_run) {
+    wm_log(run->log, WM_LOG_WARN, "%s", err->message);
+    return WM_OK;
+  }
+  return status;
+}
+
 static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   const wm_run_t *run = j->in->run;
   const int32_t *ids = wm_tokens_ids(j->text->tokens);
@@ -339,6 +357,7 @@ static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   WM_TRY(wm_sweep_write(&sweep, ids, file, err));
   if (has_check(j))
     WM_TRY(wm_check_write(&sweep, &j->check, file, err));
+  WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(j->in->model, err), err));
   WM_TRY(wm_stage_describe(j->in, file, "sweep", key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(sweep.unit), err));
   wm_h5_t *whole = file;
@@ -414,6 +433,8 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   j.options.parts_key = parts_key(&j, &plan);
   uint64_t key = stage_key(&j, &plan);
   bool complete = wm_stage_is_complete(run, j.path, key);
+  if (!complete)
+    WM_TRY(check_memory(&j, &plan, err));
   if (run->dry_run)
     status = wm_agree(run->comm->world, explain(&j, &plan, complete, err), err);
   else if (complete)

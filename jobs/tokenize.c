@@ -13,7 +13,8 @@
 
 /* What a tokens.h5 was made from. */
 typedef struct {
-  uint64_t corpus, tokenizer;
+  uint64_t corpus, tokenizer; /* fingerprints */
+  uint64_t stamp;             /* of the corpus, as rank 0 found it */
   int64_t bytes;
   int ids; /* an .npy array: there is no text to encode */
 } origin_t;
@@ -38,6 +39,7 @@ static wm_status_t find_origin(const wm_run_t *run, const wm_corpus_spec_t *spec
   wm_status_t status = wm_corpus_open(spec, &corpus, err);
   if (status == WM_OK) {
     out->bytes = wm_corpus_bytes(corpus);
+    out->stamp = wm_corpus_stamp(corpus);
     out->ids = wm_corpus_format(corpus) == WM_CORPUS_NPY;
   }
   if (status == WM_OK && !out->ids && run->comm->rank == 0)
@@ -120,6 +122,7 @@ static wm_status_t encode(const wm_run_t *run, const char *name, const wm_corpus
                                  .out_path = path,
                                  .configuration = settings,
                                  .corpus_fingerprint = origin->corpus,
+                                 .corpus_stamp = origin->stamp,
                                  .encoded = show_encoded,
                                  .written = show_written,
                                  .context = &progress};

@@ -7,7 +7,9 @@
 #include "jobs.h"
 #include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/memory_room.h"
 #include "wanamaker/base/memory_usage.h"
+#include "wanamaker/io/files.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/linalg/blas.h"
 #include "wanamaker/linalg/cpu.h"
@@ -15,6 +17,7 @@
 #include "wanamaker/par/watchdog.h"
 #include "wm_commit.h"
 
+#include <fcntl.h>
 #include <hdf5.h>
 #include <mpi.h>
 #include <signal.h>
@@ -182,9 +185,18 @@ static void report_memory(const wm_run_t *run) {
          run->comm->node_count > 1 ? " that took most" : "");
 }
 
+/* What limits memory, for those who ask why a run was refused or killed. */
+static void tell_memory_room(const wm_log_t *log) {
+  char text[32];
+  wm_memory_room_t room = wm_memory_room(NULL);
+  wm_memory_text(room.bytes, text, sizeof text);
+  wm_log(log, WM_LOG_DEBUG, "memory left on this node: %s, by %s", text, room.source);
+}
+
 static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t *err) {
   wm_config_t *config = NULL;
   wm_watchdog_t *watchdog = NULL;
+  wm_lock_t lock = {0};
   wm_log_t log = {c->verbose ? WM_LOG_DEBUG : WM_LOG_INFO, comm->rank, false};
   wm_status_t status = wm_agree(comm->world, wm_h5_check_environment(err), err);
   if (status == WM_OK)
@@ -196,6 +208,7 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
     wm_run_t run = {.comm = comm,
                     .config = config,
                     .log = &log,
+                    .lock = &lock,
                     .dry_run = c->dry_run,
                     .out = stdout,
                     .provenance = {.version = WM_VERSION,
@@ -207,6 +220,7 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
                                    .start = (double)time(NULL)}};
     wm_log(&log, WM_LOG_DEBUG, "%s: %d ranks on %d nodes, %d threads each", c->job->name,
            comm->size, comm->node_count, run.provenance.threads);
+    tell_memory_room(&log);
     wm_watchdog_phase(c->job->name);
     status = wm_node_memory_start(comm, &run.memory, err);
     if (status == WM_OK)
@@ -215,6 +229,7 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
       report_memory(&run);
     wm_node_memory_stop(run.memory);
   }
+  wm_lock_release(&lock);
   wm_watchdog_stop(watchdog);
   wm_config_free(config);
   return status;
@@ -266,13 +281,25 @@ static wm_status_t work(int argc, char **argv, wm_error_t *err) {
   return status;
 }
 
+/* A standard stream that was closed would give its number to the next file, and what is printed
+ * would go into a result. Reading from standard output's stand-in is all that it allows, so that
+ * what is lost there is reported as lost. */
+static void occupy_standard_streams(void) {
+  static const int modes[] = {O_RDONLY, O_RDONLY, O_WRONLY};
+  for (int fd = 0; fd < 3; fd++)
+    if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", modes[fd]) != fd)
+      _exit(WM_ENVIRONMENT); /* and nowhere to say why */
+}
+
 int main(int argc, char **argv) {
+  occupy_standard_streams();
   wm_h5_environment();
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a write error that is reported */
   signal(SIGXFSZ, SIG_IGN); /* so is the file size limit */
   wm_stop_install();
   int provided; /* par/ asks for it where it matters */
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  wm_map_guard();
   wm_error_t err = {0};
   wm_status_t status = work(argc, argv, &err);
   /* The first rank that exits non-zero makes mpirun end the others: all leave together. */

@@ -85,6 +85,14 @@ int64_t wm_corpus_bytes(const wm_corpus_t *corpus) {
   return corpus->map.bytes;
 }
 
+uint64_t wm_corpus_stamp(const wm_corpus_t *corpus) {
+  return wm_map_stamp(&corpus->map);
+}
+
+wm_status_t wm_corpus_unchanged(const wm_corpus_t *corpus, wm_error_t *err) {
+  return wm_map_unchanged(&corpus->map, err);
+}
+
 /* Not collective. Hash of block k of the file. */
 static uint64_t block_hash(const wm_corpus_t *c, int64_t k) {
   int64_t begin = k * HASH_BYTES, left = c->map.bytes - begin;

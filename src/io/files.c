@@ -1,5 +1,7 @@
 #include "wanamaker/io/files.h"
 
+#include "map_guard.h"
+#include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
 #include <errno.h>
@@ -11,49 +13,83 @@
 #include <unistd.h>
 
 /* Opens a regular file for reading. */
-static wm_status_t open_regular(const char *path, int *fd, int64_t *bytes, wm_error_t *err) {
+static wm_status_t open_regular(const char *path, int *fd, struct stat *st, wm_error_t *err) {
   /* O_NONBLOCK: opening a FIFO would otherwise wait for a writer. */
-  *bytes = 0;
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0)
     return wm_fail(err, WM_INPUT, "%s: cannot open: %s", path, strerror(errno));
-  struct stat st;
   wm_status_t status = WM_OK;
-  if (fstat(*fd, &st) != 0)
+  if (fstat(*fd, st) != 0)
     status = wm_fail(err, WM_INPUT, "%s: cannot stat: %s", path, strerror(errno));
-  else if (!S_ISREG(st.st_mode))
+  else if (!S_ISREG(st->st_mode))
     status = wm_fail(err, WM_INPUT, "%s: is %s, not a regular file", path,
-                     S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
-  else
-    *bytes = (int64_t)st.st_size;
+                     S_ISDIR(st->st_mode) ? "a directory" : "a device, pipe or socket");
   if (status != WM_OK)
     close(*fd);
   return status;
 }
 
+static int64_t change_time(const struct stat *st) {
+  return (int64_t)((uint64_t)st->st_mtim.tv_sec * 1000000000u + (uint64_t)st->st_mtim.tv_nsec);
+}
+
+static wm_status_t map_file(const char *path, int fd, const struct stat *st, wm_map_t *out,
+                            wm_error_t *err) {
+  wm_map_t map = {.bytes = (int64_t)st->st_size,
+                  .device = (uint64_t)st->st_dev,
+                  .inode = (uint64_t)st->st_ino,
+                  .changed = change_time(st)};
+  wm_status_t status = wm_strdup(&map.path, path, err);
+  if (status != WM_OK)
+    return status;
+  map.data = mmap(NULL, (size_t)map.bytes, PROT_READ, MAP_SHARED, fd, 0);
+  if (map.data == MAP_FAILED) {
+    status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot map %lld bytes: %s", path,
+                     (long long)map.bytes, strerror(errno));
+    free(map.path);
+    return status;
+  }
+  wm_map_guard_add(map.data, map.bytes, map.path);
+  *out = map;
+  return WM_OK;
+}
+
 wm_status_t wm_map_open(const char *path, wm_map_t *out, wm_error_t *err) {
   *out = (wm_map_t){0};
   int fd;
-  int64_t bytes;
-  wm_status_t status = open_regular(path, &fd, &bytes, err);
+  struct stat st;
+  wm_status_t status = open_regular(path, &fd, &st, err);
   if (status != WM_OK)
     return status;
-  if (bytes > 0) {
-    void *data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (data == MAP_FAILED)
-      status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot map %lld bytes: %s", path, (long long)bytes,
-                       strerror(errno));
-    else
-      *out = (wm_map_t){data, bytes};
-  }
+  if (st.st_size > 0)
+    status = map_file(path, fd, &st, out, err);
   close(fd);
   return status;
 }
 
 void wm_map_close(wm_map_t *map) {
-  if (map->data != NULL)
+  if (map->data != NULL) {
+    wm_map_guard_remove(map->data);
     munmap(map->data, (size_t)map->bytes);
+  }
+  free(map->path);
   *map = (wm_map_t){0};
+}
+
+wm_status_t wm_map_unchanged(const wm_map_t *map, wm_error_t *err) {
+  struct stat st;
+  if (map->data == NULL || stat(map->path, &st) != 0 || (uint64_t)st.st_dev != map->device ||
+      (uint64_t)st.st_ino != map->inode)
+    return WM_OK;
+  if ((int64_t)st.st_size == map->bytes && change_time(&st) == map->changed)
+    return WM_OK;
+  return wm_fail(err, WM_INPUT, "%s: changed while it was read (it had %lld bytes, now %lld)",
+                 map->path, (long long)map->bytes, (long long)st.st_size);
+}
+
+uint64_t wm_map_stamp(const wm_map_t *map) {
+  const uint64_t parts[] = {map->device, map->inode, (uint64_t)map->bytes, (uint64_t)map->changed};
+  return wm_hash(parts, sizeof parts, 0);
 }
 
 bool wm_file_exists(const char *path) {
@@ -170,11 +206,13 @@ static wm_status_t read_all(const char *path, int fd, int64_t limit, char *text,
 wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t *err) {
   *out = NULL;
   int fd;
-  int64_t bytes, used = 0;
+  struct stat st;
+  int64_t used = 0;
   void *text = NULL;
-  wm_status_t status = open_regular(path, &fd, &bytes, err);
+  wm_status_t status = open_regular(path, &fd, &st, err);
   if (status != WM_OK)
     return status;
+  const int64_t bytes = (int64_t)st.st_size;
   if (bytes > limit)
     status = wm_fail(err, WM_INPUT, "%s: holds %lld bytes, at most %lld are expected", path,
                      (long long)bytes, (long long)limit);

@@ -189,6 +189,13 @@ void wm_tensors_close(wm_tensors_t *tensors) {
   free(tensors);
 }
 
+wm_status_t wm_tensors_unchanged(const wm_tensors_t *tensors, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  for (int64_t i = 0; status == WM_OK && i < tensors->n_files; i++)
+    status = wm_map_unchanged(&tensors->files[i].map, err);
+  return status;
+}
+
 int64_t wm_tensors_count(const wm_tensors_t *tensors) {
   return tensors->count;
 }

@@ -177,6 +177,10 @@ uint64_t wm_model_fingerprint(const wm_model_t *model) {
   return model->fingerprint;
 }
 
+wm_status_t wm_model_unchanged(const wm_model_t *model, wm_error_t *err) {
+  return wm_weights_unchanged(&model->weights, err);
+}
+
 int64_t wm_model_embedding_rows(const wm_model_t *model) {
   return model->arch.vocab_size;
 }

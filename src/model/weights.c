@@ -18,6 +18,10 @@ void wm_weights_open_random(wm_weights_t *weights, uint64_t seed) {
   *weights = (wm_weights_t){.seed = seed};
 }
 
+wm_status_t wm_weights_unchanged(const wm_weights_t *w, wm_error_t *err) {
+  return w->tensors != NULL ? wm_tensors_unchanged(w->tensors, err) : WM_OK;
+}
+
 uint64_t wm_weights_fingerprint(const wm_weights_t *w) {
   return w->tensors != NULL ? wm_tensors_fingerprint(w->tensors)
                             : wm_hash(&w->seed, sizeof w->seed, 0);

@@ -90,6 +90,9 @@ wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
 /* Lets the pages of the files go whose contents were copied into the window. Not collective. */
 void wm_weights_release_files(const wm_weights_t *weights);
 
+/* Not collective. WM_INPUT if a file of weights was written to or shortened since it was opened. */
+wm_status_t wm_weights_unchanged(const wm_weights_t *weights, wm_error_t *err);
+
 /* Fingerprint of the files' tensors, or of the seed that stands for them. */
 uint64_t wm_weights_fingerprint(const wm_weights_t *weights);
 

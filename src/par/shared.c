@@ -1,6 +1,7 @@
 #include "wanamaker/par/shared.h"
 
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/memory_room.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,9 @@ enum {
  * directory other than /dev/shm can be chosen by an MCA parameter; then this check is not ours. */
 static wm_status_t check_room(int64_t bytes, const char *what, wm_error_t *err) {
   struct statvfs fs;
+  wm_status_t status = wm_memory_room_check(bytes, what, err);
+  if (status != WM_OK)
+    return status;
   if (getenv("OMPI_MCA_osc_sm_backing_directory") != NULL || statvfs("/dev/shm", &fs) != 0)
     return WM_OK;
   int64_t room = (int64_t)fs.f_bavail * (int64_t)fs.f_frsize;
@@ -33,9 +37,11 @@ wm_status_t wm_shared_create(const wm_comm_t *comm, int64_t bytes, const char *w
   out->window = MPI_WIN_NULL;
   out->node = comm->node;
   out->bytes = bytes;
-  if (comm->node_size == 1) /* needs no segment, nor a /dev/shm that holds it */
-    return wm_alloc(&out->data, bytes, 1, what, err);
   wm_status_t status = WM_OK;
+  if (comm->node_size == 1) { /* needs no segment, nor a /dev/shm that holds it */
+    status = wm_memory_room_check(bytes, what, err);
+    return status == WM_OK ? wm_alloc(&out->data, bytes, 1, what, err) : status;
+  }
   if (comm->node_rank == 0)
     status = check_room(bytes, what, err);
   status = wm_agree(comm->node, status, err);

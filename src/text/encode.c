@@ -94,6 +94,15 @@ static wm_status_t publish(const wm_comm_t *comm, const wm_encode_request_t *req
   return wm_tokens_publish(comm, writer, &info, written.call != NULL ? &written : NULL, err);
 }
 
+/* Not collective. Is the corpus what its fingerprint was taken of, and has it stayed so? */
+static wm_status_t check_corpus(const wm_comm_t *comm, const wm_encode_request_t *request,
+                                const wm_corpus_t *corpus, wm_error_t *err) {
+  if (comm->rank == 0 && request->corpus_stamp != 0 &&
+      request->corpus_stamp != wm_corpus_stamp(corpus))
+    return wm_fail(err, WM_INPUT, "%s: changed while it was read", request->corpus.path);
+  return wm_corpus_unchanged(corpus, err);
+}
+
 /* Collective. From opened inputs to the file. */
 static wm_status_t encode(const wm_comm_t *comm, const wm_encode_request_t *request,
                           const wm_corpus_t *corpus, wm_tokenizer_t *tokenizer, const wm_log_t *log,
@@ -108,6 +117,7 @@ static wm_status_t encode(const wm_comm_t *comm, const wm_encode_request_t *requ
     status = wm_tokens_writer_create(request->out_path, 8 * request->piece_bytes, &writer, err);
   WM_TRY(wm_agree(comm->world, status, err));
   WM_TRY(encode_shares(comm, request, &shard, writer, &largest, err));
+  WM_TRY(wm_agree(comm->world, check_corpus(comm, request, corpus, err), err));
   *stats = sum_up(comm, corpus, &shard, writer);
   wm_shard_destroy(&shard); /* its memory is not needed while the file is written */
   if (stats->replaced > 0)

@@ -19,6 +19,8 @@ import sys
 import tempfile
 import time
 
+from shared import ranks_of
+
 PROGRAM, MPIEXEC, MODEL = sys.argv[1:4]
 KILLS = int(os.environ.get("WM_KILLS", sys.argv[4]))
 SEED = int(sys.argv[5]) if len(sys.argv) > 5 else random.randrange(10**6)
@@ -49,30 +51,9 @@ def start(ranks, job, text, out, log):
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def ranks_of(launcher):
-    """Process ids of the program under the launcher, whatever stands between."""
-    parents, found = {}, []
-    for entry in os.listdir("/proc"):
-        try:
-            with open("/proc/%s/stat" % entry, encoding="utf-8") as f:
-                name, rest = f.read().rsplit(")", 1)
-            parents[int(entry)] = int(rest.split()[1])
-            if name.split("(", 1)[1] == os.path.basename(PROGRAM)[:15] and rest.split()[0] != "Z":
-                found.append(int(entry))
-        except (OSError, ValueError):
-            continue
-
-    def below(pid):
-        while pid in parents and pid != launcher:
-            pid = parents[pid]
-        return pid == launcher
-
-    return [pid for pid in found if below(pid)]
-
-
 def strike(launcher, how):
     """Sends the signal; whether anybody was there to get it."""
-    pids = ranks_of(launcher)
+    pids = ranks_of(launcher, PROGRAM)
     if how != "kill all" and pids:
         pids = [random.choice(pids)]
     number = {"kill one": signal.SIGKILL, "kill all": signal.SIGKILL, "SIGTERM": signal.SIGTERM,

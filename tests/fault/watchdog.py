@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+from shared import alive, rank_of
+
 TOOL, MPIEXEC = sys.argv[1], sys.argv[2]
 LIMIT = 2.0  # seconds without progress
 GRACE = 10.0
@@ -23,20 +25,6 @@ def start(ranks, *args):
                            stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     pids = [int(run.stdout.readline()) for _ in range(ranks)]
     return run, sorted(pids, key=rank_of)
-
-
-def rank_of(pid):
-    with open(f"/proc/{pid}/environ", "rb") as f:
-        names = dict(e.split(b"=", 1) for e in f.read().split(b"\0") if b"=" in e)
-    return int(names.get(b"OMPI_COMM_WORLD_RANK", names.get(b"PMI_RANK", b"-1")))
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def end(name, run, pids, code, words, longest):

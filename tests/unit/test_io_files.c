@@ -4,6 +4,7 @@
 #include "wanamaker/io/files.h"
 
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 static char dir[PATH];
 
@@ -43,6 +44,52 @@ static void test_map(void **state) {
   assert_int_equal(mkfifo(join(path, dir, "pipe"), 0600), 0);
   assert_int_equal(wm_map_open(path, &map, &err), WM_INPUT); /* and does not wait for a writer */
   assert_message(err.message, "not a regular file");
+}
+
+static void test_unchanged(void **state) {
+  (void)state;
+  char path[2 * PATH], other[2 * PATH];
+  wm_error_t err = {0};
+  wm_map_t map;
+  write_file(dir, "model", "weights", 7);
+  assert_int_equal(wm_map_open(join(path, dir, "model"), &map, &err), WM_OK);
+  uint64_t stamp = wm_map_stamp(&map);
+  assert_int_equal(wm_map_unchanged(&map, &err), WM_OK);
+  write_file(dir, "other", "anything", 8); /* replaced: the map still has the old file */
+  assert_int_equal(rename(join(other, dir, "other"), path), 0);
+  assert_int_equal(wm_map_unchanged(&map, &err), WM_OK);
+  wm_map_close(&map);
+  assert_int_equal(wm_map_open(path, &map, &err), WM_OK);
+  assert_true(stamp != wm_map_stamp(&map));
+  assert_int_equal(truncate(path, 3), 0);
+  assert_int_equal(wm_map_unchanged(&map, &err), WM_INPUT);
+  assert_message(err.message, "model: changed while it was read (it had 8 bytes, now 3)");
+  wm_map_close(&map);
+}
+
+/* The page of a file that was shortened ends the process with words. */
+static void test_guard(void **state) {
+  (void)state;
+  char path[2 * PATH], said[1024] = "";
+  static char content[3 << 14];
+  int pipes[2], status;
+  write_file(dir, "model", content, sizeof content);
+  join(path, dir, "model");
+  assert_int_equal(pipe(pipes), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    wm_map_t map;
+    wm_error_t err = {0};
+    bool ready = dup2(pipes[1], STDERR_FILENO) >= 0 && wm_map_open(path, &map, &err) == WM_OK &&
+                 truncate(path, 1) == 0;
+    wm_map_guard();
+    _exit(ready ? ((volatile const char *)map.data)[1 << 15] : 99);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), WM_ENVIRONMENT);
+  assert_true(read(pipes[0], said, sizeof said - 1) > 0);
+  assert_message(said, "model: changed while it was read");
 }
 
 static void test_text(void **state) {
@@ -96,6 +143,8 @@ static void test_publish(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_map),
+      cmocka_unit_test(test_unchanged),
+      cmocka_unit_test(test_guard),
       cmocka_unit_test(test_text),
       cmocka_unit_test(test_directory),
       cmocka_unit_test(test_publish),

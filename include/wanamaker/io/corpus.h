@@ -42,6 +42,10 @@ void wm_corpus_close(wm_corpus_t *corpus);
 
 wm_corpus_format_t wm_corpus_format(const wm_corpus_t *corpus); /* never AUTO */
 int64_t wm_corpus_bytes(const wm_corpus_t *corpus);
+/* Of the file as this process found it: equal as long as nobody writes to it or replaces it. */
+uint64_t wm_corpus_stamp(const wm_corpus_t *corpus);
+/* Not collective. WM_INPUT if the file was written to or shortened since it was opened. */
+wm_status_t wm_corpus_unchanged(const wm_corpus_t *corpus, wm_error_t *err);
 /* Collective over comm->world. Fingerprint of the whole file's contents and the settings that
  * change its rows. The ranks share the reading: every block of 64 MiB is hashed alone, and the
  * fingerprint is the hash of format, keep_newline, field (jsonl), length and the blocks' hashes in

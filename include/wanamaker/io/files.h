@@ -11,11 +11,22 @@
 typedef struct {
   void *data;
   int64_t bytes;
+  char *path; /* owned, like what is said of the file when it was opened */
+  uint64_t device, inode;
+  int64_t changed; /* ns since 1970, modulo 2^64 */
 } wm_map_t;
 
 /* WM_INPUT with the system's reason when it can't be opened or is no regular file. */
 wm_status_t wm_map_open(const char *path, wm_map_t *out, wm_error_t *err);
 void wm_map_close(wm_map_t *map);
+/* WM_INPUT if the file has been written to or shortened since it was opened: what was read may be
+ * anything. A file that was replaced or removed is still whole under its map. */
+wm_status_t wm_map_unchanged(const wm_map_t *map, wm_error_t *err);
+/* The file's identity, size and time of change in one number. */
+uint64_t wm_map_stamp(const wm_map_t *map);
+/* From now on a page of a mapped file that can't be had ends the process with WM_ENVIRONMENT and a
+ * message that names the file. To be called after MPI_Init, which may have handlers of its own. */
+void wm_map_guard(void);
 
 bool wm_file_exists(const char *path);
 /* Makes `path` and its parents (0777 less umask) and proves it writable by making and removing a

@@ -29,6 +29,8 @@ typedef struct wm_tensors wm_tensors_t;
 
 /* Not collective. `dir` is a model directory. */
 wm_status_t wm_tensors_open(const char *dir, wm_tensors_t **out, wm_error_t *err);
+/* Not collective. WM_INPUT if a file was written to or shortened since it was opened. */
+wm_status_t wm_tensors_unchanged(const wm_tensors_t *tensors, wm_error_t *err);
 void wm_tensors_close(wm_tensors_t *tensors);
 
 int64_t wm_tensors_count(const wm_tensors_t *tensors);

@@ -63,6 +63,9 @@ void wm_model_close(wm_model_t *model);
 const wm_arch_t *wm_model_arch(const wm_model_t *model);
 /* Fingerprint of architecture and weights. */
 uint64_t wm_model_fingerprint(const wm_model_t *model);
+/* Not collective. WM_INPUT if a file of weights was written to or shortened since it was opened:
+ * what was computed from it may be wrong. */
+wm_status_t wm_model_unchanged(const wm_model_t *model, wm_error_t *err);
 /* Rows of the token embedding: ids must be smaller. */
 int64_t wm_model_embedding_rows(const wm_model_t *model);
 int64_t wm_model_parameters(const wm_model_t *model);

@@ -30,7 +30,9 @@ typedef struct {
   const char *out_path;      /* tokens.h5 */
   const char *configuration; /* full text, for provenance */
   uint64_t corpus_fingerprint; /* of wm_corpus_fingerprint; the caller has seen the corpus */
-  int64_t piece_bytes; /* of text encoded at once; 0: 1 MiB. The file does not depend on it */
+  uint64_t corpus_stamp; /* of wm_corpus_stamp on rank 0 then; the file may not change until its
+                            tokens are written (WM_INPUT). 0: not looked at */
+  int64_t piece_bytes;   /* of text encoded at once; 0: 1 MiB. The file does not depend on it */
   /* Called on every rank now and then with the bytes of text (npy: ids) encoded and to encode on
    * all ranks; with the steps done and to do of writing the file. May be NULL. */
   void (*encoded)(void *context, int64_t done, int64_t total);

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Faults of the whole program: `wanamaker run` on a small model while its surroundings fail.
+
+    faults.py WANAMAKER MPIEXEC DATA quick|all [GROUP...]
+
+DATA is tests/data. Every case, on 1 and on 4 ranks where that makes a difference, must end with the exit code of
+its kind and words that name what failed, nobody left 10 s after the fault; what was finished before stays, and the
+next run completes with the numbers of an undisturbed one. File systems of a case's own need the right to mount
+(root, or user namespaces); without it those groups are left out and named."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from fault_bench import Bench
+from shared import rank_of, ranks_of
+
+ENVIRONMENT, INPUT, STALLED = 4, 3, 74
+QUICK = sys.argv[4:5] != ["all"]
+RANKS = (1, 4)
+DONE = {"tokenize": r"tokenize: main: .*wrote", "fit": r"fit: wrote", "model": r"layers of width"}
+
+
+def mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True)
+
+
+def unmount(path, *options):
+    subprocess.run(["umount", *options, path], check=True)
+
+
+# --- disks --------------------------------------------------------------------------------------------------------
+
+
+def published(out):
+    """Identity of every finished result."""
+    names = [n for n in sorted(os.listdir(out)) if n.endswith(".h5")] if os.path.isdir(out) else []
+    return {n: (os.stat(os.path.join(out, n)).st_ino, os.stat(os.path.join(out, n)).st_mtime_ns) for n in names}
+
+
+def one_full_disk(b, name, ranks, out, *settings):
+    """A run that a full disk ends, with what was there before intact: (file that met it, bytes it wanted); None when
+    the run is complete."""
+    before = published(out)
+    run = b.start(ranks, out, *settings)
+    if run.end()[0] == 0:
+        return None
+    b.judge(name, run, [ENVIRONMENT], r"wanamaker: environment error: .*" + re.escape(out) + r".*(cannot reserve|No space)")
+    after, said = published(out), run.said()
+    kept = {n: after.get(n) for n in before} == before
+    skipped = all(re.search(re.escape(n) + " is complete for these inputs; skipped", said) for n in before)
+    if not (kept and skipped and b.scraps(out) == []):
+        b.report(False, name, f"before {before}, after {after}, scraps {b.scraps(out)}\n{said}")
+    wanted = re.search(r"cannot reserve (\d+) bytes", said)
+    found = re.search(re.escape(out) + r"/([\w.]+?)(\.h5|/\d+\.h5|: )", said.split("wanamaker: ")[-1])
+    return found.group(1) if found else "?", int(wanted.group(1)) if wanted else 0
+
+
+def full_disk(b, ranks):
+    """A disk that grows after every failure by no more than was asked for, so that each stage in turn meets its end."""
+    name, disk = f"full disk, {ranks} rank(s)", b.path("disk")
+    os.makedirs(disk, exist_ok=True)
+    size, slack, out, hit = 128 << 10, 16 << 10, os.path.join(disk, "out"), []
+    mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk)
+    try:
+        for _ in range(30):
+            met = one_full_disk(b, f"{name}, {size >> 10} KiB", ranks, out, "checkpoint.minutes=0")
+            if met is None:
+                break
+            again = hit[-1:] == [met]
+            hit.append(met)
+            if [file for file, _ in hit].count("sweep") == 2 and "sweep.parts" not in dict(hit):
+                hit.insert(0, one_full_disk(b, f"{name}, {size >> 10} KiB, parts", ranks, out, "checkpoint.minutes=0.0002"))
+            fs = os.statvfs(disk)
+            size = max(size, (fs.f_blocks - fs.f_bfree) * fs.f_frsize + met[1]) + slack * (4 if again else 1)
+            mount("-o", f"remount,size={size}", disk)
+        files = [file for file, _ in hit]
+        b.report({"tokens.main.stream", "surrogates", "sweep", "sweep.parts"} <= set(files), f"{name}: files that met it", str(files))
+        mount("-o", "remount,size=64m", disk)
+        b.same_numbers(name, ranks, out)
+    finally:
+        unmount(disk)
+
+
+def disk_fills(b, ranks):
+    """Another program takes the space while a stage is at work."""
+    disk = b.path("disk")
+    os.makedirs(disk, exist_ok=True)
+    for stage in ("tokenize", "fit"):
+        mount("-t", "tmpfs", "-o", "size=6m", "tmpfs", disk)
+        try:
+            out = os.path.join(disk, "out")
+            run = b.start(ranks, out)
+            run.reached(DONE[stage])
+            run.fault()
+            with open(os.path.join(disk, "filler"), "wb", buffering=0) as f:
+                try:
+                    while True:
+                        f.write(bytes(1 << 16))
+                except OSError:
+                    pass
+            before = published(out)
+            b.judge(f"disk fills after {stage}, {ranks} rank(s)", run, [ENVIRONMENT], r"cannot reserve|No space left")
+            b.report({n: published(out).get(n) for n in before} == before and b.scraps(out) == [],
+                     f"disk fills after {stage}, {ranks} rank(s): earlier results", str(sorted(before)))
+            os.remove(os.path.join(disk, "filler"))
+            b.same_numbers(f"disk fills after {stage}, {ranks} rank(s)", ranks, out)
+        finally:
+            unmount(disk)
+
+
+def read_only(b, ranks):
+    b.undisturbed(ranks)
+    place = b.path(f"reference.{ranks}")
+    mount("--bind", place, place)
+    try:
+        mount("-o", "remount,bind,ro", place)
+        run = b.start(ranks, place, "bootstrap.seed=2")
+        b.judge(f"read-only directory, {ranks} rank(s)", run, [ENVIRONMENT], r"reference\.\d: cannot make .*Read-only")
+    finally:
+        unmount(place)
+    disk, out = b.fresh("gone"), b.path("gone", "out")
+    os.makedirs(disk)
+    mount("-t", "tmpfs", "tmpfs", disk)
+    run = b.start(ranks, out)
+    run.reached(DONE["tokenize"])
+    unmount(disk, "-l")
+    run.fault()
+    b.judge(f"file system taken away, {ranks} rank(s)", run, [ENVIRONMENT], re.escape(out) + r".*(No such file|cannot)")
+
+
+def places(b, ranks):
+    run = b.start(ranks, b.path("text.txt"))
+    b.judge(f"output.dir is a file, {ranks} rank(s)", run, [ENVIRONMENT], r"text\.txt: cannot make .*Not a directory")
+    for stage in ("tokenize", "fit"):
+        out = b.fresh("vanishing")
+        run = b.start(ranks, out)
+        run.reached(DONE[stage])
+        run.fault()
+        shutil.rmtree(out, ignore_errors=True)
+        b.judge(f"directory vanishes after {stage}, {ranks} rank(s)", run, [ENVIRONMENT],
+                r"wanamaker: environment error: \S*vanishing.*(No such file|cannot)")
+
+
+# --- limits -------------------------------------------------------------------------------------------------------
+
+
+def limits(b, ranks):
+    out = b.fresh("limits")
+    run = b.start(ranks, out, before="ulimit -f 600")
+    b.judge(f"ulimit -f, {ranks} rank(s)", run, [ENVIRONMENT],
+            r"tokens\.main\.stream\.h5\.tmp: needs up to \d+ bytes, but this process may write .*\(ulimit -f\)")
+    run = b.start(ranks, out, before="ulimit -n 8")
+    b.judge(f"ulimit -n 8, {ranks} rank(s)", run, None, r"(?i)open files|too many|file descriptor|pipe|fail|error|unable")
+    run = b.start(ranks, out, before="ulimit -v 100000")
+    b.judge(f"ulimit -v at the start, {ranks} rank(s)", run, None, r"(?i)memory|alloc|map|fail|error")
+    run = b.start(ranks, out)
+    run.reached(DONE["tokenize"])
+    for pid in ranks_of(run.process.pid, b.program) or [run.process.pid]:
+        subprocess.run(["prlimit", "--pid", str(pid), "--as=100000000"], check=False)
+    run.fault()
+    b.judge(f"ulimit -v while it runs, {ranks} rank(s)", run, None,
+            r"cannot allocate \d+ bytes|cannot map \d+ bytes|(?i)memory|resource")
+    b.same_numbers(f"limits, {ranks} rank(s)", ranks, out)
+
+
+def small_shm(b, ranks):
+    mount("-t", "tmpfs", "-o", "size=20m", "tmpfs", "/dev/shm")
+    try:
+        out = b.fresh("shm")
+        run = b.start(ranks, out, "fit.memory_gib=8", "compute.block_tokens=16384", "ranges.fit.tokens=[0,7000]",
+                      "ranges.validation.tokens=[]", "ranges.evaluation.tokens=[7000,8000]")
+        b.judge(f"small /dev/shm, {ranks} rank(s)", run, [ENVIRONMENT],
+                r"needs [\d.]+ GiB of node-shared memory, but /dev/shm has room for [\d.]+ GiB; .*osc_sm_backing_directory")
+    finally:
+        unmount("/dev/shm")
+
+
+def memory_limit(b, ranks):
+    """What the system says of memory: too little, nothing at all, and a control group's limit."""
+    def told(path, text, case, verdict):
+        fake = b.path("told")
+        with open(fake, "w", encoding="utf-8") as f:
+            f.write(text)
+        mount("--bind", fake, path)
+        try:
+            verdict(b.start(ranks, b.fresh("memory")), f"{case}, {ranks} rank(s)")
+        finally:
+            unmount(path)
+
+    def refused(source):
+        return lambda run, name: b.judge(name, run, [ENVIRONMENT],
+                                         r"(weights|Gram matrices): this node has 0\.00 GiB of memory left \(.*" + source +
+                                         r".*\), [\d.]+ GiB is needed")
+
+    told("/proc/meminfo", "MemTotal: 900 kB\nMemAvailable: 90 kB\n", "little memory left", refused("/proc/meminfo"))
+    told("/proc/meminfo", "", "unreadable /proc/meminfo",
+         lambda run, name: b.finish(name, run, r"debug: memory left on this node: "))
+    for limit in ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory.max"):
+        usage = limit.replace("limit_in_bytes", "usage_in_bytes").replace("memory.max", "memory.current")
+        if os.path.exists(limit) and os.path.exists(usage):
+            told(limit, "4096\n", "control group's limit", refused(re.escape(limit)))
+
+
+# --- ranks --------------------------------------------------------------------------------------------------------
+
+
+def strike(b, ranks, stage, victim, number, *settings):
+    """Sends a signal to a rank once the stage before `stage` is done."""
+    out = b.fresh("struck")
+    run = b.start(ranks, out, *settings)
+    if stage == "start":
+        while not ranks_of(run.process.pid, b.program) and run.process.pid not in run.living():
+            time.sleep(0.01)
+    else:
+        run.reached({"tokenize": r"memory left", "fit": DONE["tokenize"], "sweep": DONE["fit"]}[stage])
+    pids = ranks_of(run.process.pid, b.program) if ranks > 1 else [run.process.pid]
+    run.fault()
+    for pid in pids:
+        if ranks == 1 or rank_of(pid) == victim:
+            os.kill(pid, number)
+    return run, out
+
+
+def killed(b, ranks):
+    victims = (0,) if ranks == 1 else (0, 3)
+    for stage in ("fit",) if QUICK else ("start", "tokenize", "fit", "sweep"):
+        for victim in victims:
+            run, out = strike(b, ranks, stage, victim, signal.SIGKILL)
+            b.judge(f"rank {victim} of {ranks} killed, {stage}", run, None, "")
+    b.same_numbers(f"killed, {ranks} rank(s)", ranks, out)
+    run, _ = strike(b, ranks, "fit", victims[-1], signal.SIGSEGV)
+    b.judge(f"rank {victims[-1]} of {ranks} crashed, fit", run, None, "")
+
+
+def stopped(b, ranks):
+    for victim in (0, 3):
+        run, _ = strike(b, ranks, "fit", victim, signal.SIGSTOP, "watchdog.seconds=3")
+        b.judge(f"rank {victim} of {ranks} stopped, watchdog 3 s", run, [STALLED], r"no progress: ", told=True)
+
+
+# --- streams ------------------------------------------------------------------------------------------------------
+
+
+def streams(b, ranks):
+    """Standard streams that are closed, full or broken. Behind a launcher the ranks' own are whole: it is the
+    launcher that loses the output, and its exit code that tells or does not."""
+    b.undisturbed(ranks)
+
+    def case(name, shell, codes, pattern, **keywords):
+        out = b.fresh("streams")
+        run = b.start(ranks, out, launcher_before=shell, **keywords)
+        b.judge(f"{name}, {ranks} rank(s)", run, codes, pattern)
+        b.report(b.losses(out) == b.reference[ranks], f"{name}, {ranks} rank(s): result", "as undisturbed")
+
+    lost = [ENVIRONMENT] if ranks == 1 else [0, 1, ENVIRONMENT]
+    words = r"cannot write|standard output" if ranks == 1 else ""
+    case("stdout closed", "exec >&-", lost, words)
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        case("stdout full", ":", lost, words, stdout=full)
+    read, write = os.pipe()
+    os.close(read)
+    case("stdout a broken pipe", ":", lost, words, stdout=write)
+    os.close(write)
+    case("stdin closed", "exec <&-", [0], "sweep: wrote")
+    case("stderr closed", "exec 2>&-", [0], "")
+
+
+# --- other runs, inputs and names ---------------------------------------------------------------------------------
+
+
+def two_runs(b, ranks):
+    out = b.fresh("shared")
+    first = b.start(ranks, out)
+    first.reached(DONE["tokenize"])
+    second = b.start(ranks, out)
+    b.judge(f"a second run, {ranks} rank(s)", second, [ENVIRONMENT],
+            r"shared/\.lock: another run is writing to this directory \(process \d+ on \S+\)")
+    b.finish(f"the first of two runs, {ranks} rank(s)", first, r"sweep: wrote")
+    b.report(b.losses(out) == b.undisturbed(ranks), f"the first of two runs, {ranks} rank(s): numbers", "as undisturbed")
+
+
+def changed_input(b, ranks):
+    for what, stage in (("model", "model"), ("model", "fit"), ("corpus", "start")):
+        model, out = b.fresh("model"), b.fresh("changed")
+        shutil.copytree(b.model, model)
+        text = shutil.copy(b.path("text.txt"), b.path("changing.txt"))
+        if what == "corpus":
+            with open(text, "a", encoding="utf-8") as f:
+                f.writelines(f"And {i} more lines of a text that takes its time, {i * 37 % 1009}.\n" for i in range(60000))
+        run = b.start(ranks, out, f"model.path={model}", f"corpora.main.path={text}")
+        run.reached(DONE.get(stage, r"memory left"))
+        run.fault()
+        os.truncate(text if what == "corpus" else os.path.join(model, "model.safetensors"), 4096)
+        b.judge(f"{what} shortened ({stage}), {ranks} rank(s)", run, [ENVIRONMENT, INPUT],
+                (r"changing\.txt" if what == "corpus" else r"model\.safetensors") + ": changed while it was read")
+        late = {"start": [], "model": ["tokens.main.stream.h5"], "fit": ["surrogates.h5", "tokens.main.stream.h5"]}[stage]
+        b.report(sorted(published(out)) == late, f"{what} shortened ({stage}), {ranks} rank(s): results", str(sorted(published(out))))
+
+
+def names(b, ranks):
+    want = b.undisturbed(ranks)
+    for name, out, start in (("spaces and UTF-8", b.path("a b", "größe ¼ 模型"), b.top), ("relative", "relative/out", b.top),
+                             ("long", b.path(*["d" * 200] * 8, "out"), b.top)):
+        if b.finish(f"output.dir {name}, {ranks} rank(s)", b.start(ranks, out, cwd=start)):
+            b.report(b.losses(os.path.join(b.top, out)) == want, f"output.dir {name}, {ranks} rank(s): numbers", "as undisturbed")
+    run = b.start(ranks, b.path(*["d" * 200] * 25))
+    b.judge(f"output.dir beyond what the system takes, {ranks} rank(s)", run, [2, ENVIRONMENT], r"too long|File name")
+
+
+GROUPS = {  # name: (function, needs mounts, numbers of ranks, quick tier's numbers of ranks)
+    "full_disk": (full_disk, True, RANKS, ()), "disk_fills": (disk_fills, True, RANKS, (4,)),
+    "read_only": (read_only, True, RANKS, (4,)), "places": (places, False, RANKS, (1,)),
+    "limits": (limits, False, RANKS, ()), "small_shm": (small_shm, True, (4,), (4,)),
+    "memory_limit": (memory_limit, True, RANKS, (1,)), "killed": (killed, False, RANKS, (4,)),
+    "stopped": (stopped, False, (4,), ()), "streams": (streams, False, RANKS, (1,)),
+    "two_runs": (two_runs, False, RANKS, (1,)), "changed_input": (changed_input, False, RANKS, (1,)),
+    "names": (names, False, RANKS, ())}
+
+
+def with_mounts():
+    """Goes on in a mount namespace of its own, where there is one to be had."""
+    for options in (["-m"], ["-rm"]):
+        if subprocess.run(["unshare", *options, "true"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+            os.environ["WM_FAULT_MOUNTS"] = "yes"
+            os.execvp("unshare", ["unshare", *options, sys.executable, *sys.argv])
+    os.environ["WM_FAULT_MOUNTS"] = "no"
+
+
+def main():
+    if "WM_FAULT_MOUNTS" not in os.environ:
+        with_mounts()
+    program, mpiexec, data, wanted = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3]), sys.argv[5:]
+    with tempfile.TemporaryDirectory(prefix="wm_faults_", dir=os.environ.get("WM_TEST_WORK")) as top:
+        b = Bench(top, program, mpiexec, os.path.join(data, "demo_gpt2"))
+        for name, (function, mounts, ranks, quick) in GROUPS.items():
+            if wanted and name not in wanted:
+                continue
+            if mounts and os.environ["WM_FAULT_MOUNTS"] == "no":
+                b.left_out.append(name)
+                continue
+            begin = time.monotonic()
+            for number in quick if QUICK and not wanted else ranks:
+                function(b, number)
+            print(f"-- {name}: {time.monotonic() - begin:.0f} s", flush=True)
+        print(f"{b.passed} checks passed, {b.failures} failed; left out: {', '.join(b.left_out) or 'nothing'}")
+        return b.failures != 0
+
+
+sys.exit(main())
