@@ -153,7 +153,7 @@ static wm_status_t measure(const wm_run_t *run, const wm_bench_options_t *o, con
   wm_bench_t bench;
   wm_status_t status = wm_bench_run(o, &bench, err);
   if (status == WM_OK)
-    status = print_tables(run, &bench, err);
+    status = wm_output_shown(run, print_tables(run, &bench, err));
   if (status == WM_OK)
     status = write_file(run, &bench, path, err);
   if (status == WM_OK)

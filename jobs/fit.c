@@ -131,7 +131,7 @@ static wm_status_t compute(const wm_inputs_t *in, const wm_fit_options_t *o, con
   WM_TRY(wm_h5_publish(whole, err));
   wm_fit_remove_parts(run->comm, o->parts);
   if (run->comm->rank == 0)
-    status = print_table(run, summaries, o->n_layers, err);
+    status = wm_output_shown(run, print_table(run, summaries, o->n_layers, err));
   WM_TRY(wm_agree(run->comm->world, status, err));
   wm_log(run->log, WM_LOG_INFO, "fit: wrote %s", path);
 cleanup:

@@ -24,24 +24,6 @@ wm_status_t wm_tokens_path(const wm_run_t *run, const char *corpus, char *path, 
   return wm_output_path(run, name, path, err);
 }
 
-/* On rank 0. */
-static wm_status_t take_output(const wm_run_t *run, wm_error_t *err) {
-  const char *dir = wm_config_string(run->config, "output.dir"), *reason = NULL;
-  wm_status_t status = wm_directory_ready(dir, err);
-  if (status == WM_OK)
-    status = wm_lock_take(dir, run->lock, &reason, err);
-  if (reason != NULL)
-    wm_log(run->log, WM_LOG_WARN, "%s: cannot be locked against other runs: %s", dir, reason);
-  return status;
-}
-
-wm_status_t wm_output_ready(const wm_run_t *run, wm_error_t *err) {
-  wm_status_t status = WM_OK;
-  if (!run->dry_run && run->comm->rank == 0)
-    status = take_output(run, err);
-  return wm_agree(run->comm->world, status, err);
-}
-
 /* A setting of a corpus or range: "corpora" + "wikitext" + "path". */
 static const char *key_of(char *buffer, size_t size, const char *group, const char *name,
                           const char *member) {

@@ -22,6 +22,9 @@ wm_status_t wm_tokens_path(const wm_run_t *run, const char *corpus, char *path, 
 
 /* Collective. Makes output.dir, writable, and locks it against other runs (not in a dry run). */
 wm_status_t wm_output_ready(const wm_run_t *run, wm_error_t *err);
+/* `status` of printing, or WM_OK if it is standard output that has failed: what was to be printed
+ * is in the result files, the work goes on, and main tells of the loss in the end. */
+wm_status_t wm_output_shown(const wm_run_t *run, wm_status_t status);
 
 /* Settings of a corpus. Borrowed strings. */
 wm_corpus_spec_t wm_corpus_spec(const wm_run_t *run, const char *name);

@@ -295,7 +295,7 @@ static wm_status_t explain(const job_t *j, const wm_sweep_plan_t *plan, bool com
 static wm_status_t show(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
   wm_status_t status = WM_OK;
   if (j->in->run->comm->rank == 0) {
-    status = print_table(j, s, err);
+    status = wm_output_shown(j->in->run, print_table(j, s, err));
     if (status == WM_OK)
       print_verdict(j, s);
   }

@@ -272,8 +272,11 @@ static wm_status_t work(int argc, char **argv, wm_error_t *err) {
   } else if (status == WM_OK) {
     status = run_job(comm, &command, err);
   }
-  if (comm->rank == 0 && fflush(stdout) != 0 && status == WM_OK)
-    status = wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
+  if (comm->rank == 0 && (fflush(stdout) != 0 || ferror(stdout)) && status == WM_OK)
+    status =
+        wm_fail(err, WM_ENVIRONMENT,
+                "cannot write to standard output: what was printed is lost or cut short; result "
+                "files that were announced are whole");
   status = wm_agree(comm->world, status, err);
   tell_end(comm, status, err);
   free(memory);

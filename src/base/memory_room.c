@@ -3,8 +3,6 @@
  * its path on the host: every part of the path is tried, from the whole of it to nothing. */
 #include "wanamaker/base/memory_room.h"
 
-#include "wanamaker/base/memory_usage.h"
-
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -153,13 +151,18 @@ wm_memory_room_t wm_memory_room(const char *root) {
   return room;
 }
 
+static void amount_text(int64_t bytes, char *text, size_t size) {
+  bool small = bytes < INT64_C(1) << 30;
+  snprintf(text, size, "%.2f %s", (double)bytes / (small ? 0x1p20 : 0x1p30), small ? "MiB" : "GiB");
+}
+
 wm_status_t wm_memory_room_check(int64_t bytes, const char *what, wm_error_t *err) {
   wm_memory_room_t room = wm_memory_room(NULL);
   char wanted[32], left[32];
   if (room.bytes < 0 || bytes <= room.bytes)
     return WM_OK;
-  wm_memory_text(bytes, wanted, sizeof wanted);
-  wm_memory_text(room.bytes, left, sizeof left);
+  amount_text(bytes, wanted, sizeof wanted);
+  amount_text(room.bytes, left, sizeof left);
   return wm_fail(err, WM_ENVIRONMENT, "%s: this node has %s of memory left (%s), %s is needed",
                  what, left, room.source, wanted);
 }

@@ -8,6 +8,9 @@
 void wm_h5_environment(void) {
   setenv("OMPI_MCA_fcoll", "individual", 0);
   setenv("OMPI_MCA_fbtl_posix_read_datasieving", "0", 0);
+  /* Nobody uses shared file pointers here, and the component that Open MPI takes for them overruns
+   * its buffer when a path has more than some 250 bytes. */
+  setenv("OMPI_MCA_sharedfp", "individual", 0);
   setenv("HDF5_USE_FILE_LOCKING", "BEST_EFFORT", 0);
 }
 

@@ -25,7 +25,7 @@ class Run:
         self.mark = f"{os.getpid()}.{Run.count}"
         self.lines, self.changed = [], threading.Condition()
         self.output = tempfile.TemporaryFile("w+", errors="replace")
-        self.since = self.begin = time.monotonic()
+        self.since, self.marked = time.monotonic(), False
         self.process = subprocess.Popen(command, stdout=stdout or self.output, stderr=stderr, stdin=stdin, cwd=cwd,
                                         env={**os.environ, MARK: self.mark}, start_new_session=True, text=True,
                                         errors="replace")
@@ -55,12 +55,12 @@ class Run:
 
     def fault(self):
         """The fault happens now."""
-        self.since = time.monotonic()
+        self.since, self.marked = time.monotonic(), True
 
     def told(self):
-        """The program tells of the fault itself: it happened no later than that."""
+        """Where nobody marked the fault, the program's own words do: it happened no later than that."""
         for moment, line in self.lines:
-            if re.match(r"wanamaker: ", line):
+            if re.match(r"wanamaker: ", line) and not self.marked:
                 self.since = max(self.since, moment)
                 return
 
@@ -123,12 +123,11 @@ class Bench:
         self.failures += not good
         print(f"{'ok    ' if good else 'FAILED'} {name}: {text}", flush=True)
 
-    def judge(self, name, run, codes, pattern, told=True):
+    def judge(self, name, run, codes, pattern):
         """The run ends with one of `codes` (None: any but 0) and words that match, nobody left within the time."""
         code, gone = run.end()
-        if told:
-            run.told()
-        seconds, said = gone - run.since, run.said()
+        run.told()
+        seconds, said = gone - run.since, "\n".join(s for s in run.said().split("\n") if " debug: " not in s)
         found = re.search(pattern, said)
         good = (code != 0 if codes is None else code in codes) and found is not None and seconds <= GONE_WITHIN
         line = "" if found is None else said[said.rfind("\n", 0, found.start()) + 1:].split("\n")[0]

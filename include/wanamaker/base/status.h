@@ -23,7 +23,7 @@ typedef enum {
   WM_STOPPED = 75     /* stopped on request; resubmit to continue */
 } wm_status_t;
 
-enum { WM_MESSAGE_SIZE = 1024 };
+enum { WM_MESSAGE_SIZE = 5120 }; /* room for the longest path */
 
 /* Caller-owned; initialise with {0}. `message` is always terminated and is cut, never overrun. */
 typedef struct {

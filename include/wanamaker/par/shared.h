@@ -19,8 +19,8 @@ typedef struct {
 
 /* Collective over comm->node; every rank of the node passes the same `bytes`. The memory is zeroed
  * and owned by the window. When the node lacks the memory (base/memory_room.h) or the room in
- * /dev/shm for it, every rank of the node gets WM_ENVIRONMENT with the figures. Agree over world
- * afterwards. */
+ * /dev/shm for it, or limits of a rank forbid it (open files, size of a file, addresses), every
+ * rank of the node gets WM_ENVIRONMENT with the figures. Agree over world afterwards. */
 wm_status_t wm_shared_create(const wm_comm_t *comm, int64_t bytes, const char *what,
                              wm_shared_t *out, wm_error_t *err);
 
