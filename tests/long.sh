@@ -3,7 +3,7 @@
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap kills cblas mpich sanitizers slurm fuzz valgrind
+#                                            overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -60,6 +60,11 @@ kills() {
   (cd "$build" && WM_KILLS=50 ctest -R '^fault_kill$' --verbose)
 }
 
+# With mounts of their own (full disks, read-only places, a small /dev/shm) where that is allowed.
+faults() {
+  (cd "$build" && WM_FAULTS=all ctest -R '^fault_program$' --verbose --timeout 3000)
+}
+
 cblas() {
   wm_build build/cblas -DWM_GEMM=cblas -DWM_WERROR=ON &&
     (cd build/cblas && ctest --output-on-failure --timeout 600)
@@ -101,6 +106,7 @@ part tokenizer "oracle: tokenizer" oracle_tokenizer
 part pipeline "oracle: pipeline" oracle_pipeline
 part overlap "demo text is disjoint from the training text" overlap
 part kills "50 kills and stops of a run" kills
+part faults "faults of the whole program" faults
 part cblas "CBLAS backend" cblas
 part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers

@@ -12,12 +12,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Of a file that can't be opened: is it the file, or what is around it? */
+static wm_status_t kind_of(int reason) {
+  bool environment =
+      reason == EMFILE || reason == ENFILE || reason == ENOMEM || reason == EIO || reason == ESTALE;
+  return environment ? WM_ENVIRONMENT : WM_INPUT;
+}
+
 /* Opens a regular file for reading. */
 static wm_status_t open_regular(const char *path, int *fd, struct stat *st, wm_error_t *err) {
   /* O_NONBLOCK: opening a FIFO would otherwise wait for a writer. */
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (*fd < 0)
-    return wm_fail(err, WM_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    return wm_fail(err, kind_of(errno), "%s: cannot open: %s", path, strerror(errno));
   wm_status_t status = WM_OK;
   if (fstat(*fd, st) != 0)
     status = wm_fail(err, WM_INPUT, "%s: cannot stat: %s", path, strerror(errno));

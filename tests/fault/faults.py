@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Faults of the whole program: `wanamaker run` on a small model while its surroundings fail.
 
-    faults.py WANAMAKER MPIEXEC DATA quick|all [GROUP...]
+    faults.py WANAMAKER MPIEXEC DATA quick|all [GROUP...]     (WM_FAULTS in the environment overrides the tier)
 
 DATA is tests/data. Every case, on 1 and on 4 ranks where that makes a difference, must end with the exit code of
 its kind and words that name what failed, nobody left 10 s after the fault; what was finished before stays, and the
@@ -21,7 +21,7 @@ from fault_bench import Bench
 from shared import rank_of, ranks_of
 
 ENVIRONMENT, INPUT, STALLED = 4, 3, 74
-QUICK = sys.argv[4:5] != ["all"]
+QUICK = os.environ.get("WM_FAULTS", sys.argv[4]) != "all"
 RANKS = (1, 4)
 DONE = {"tokenize": r"tokenize: main: .*wrote", "fit": r"fit: wrote", "model": r"layers of width"}
 
@@ -61,11 +61,17 @@ def one_full_disk(b, name, ranks, out, *settings):
     return found.group(1) if found else "?", int(wanted.group(1)) if wanted else 0
 
 
+# At which of its failures a result's parts get their turn, how much more space they find, and what makes them.
+EXTRA = {"surrogates": (1, 768 << 10, ("checkpoint.minutes=0.0001", "fit.memory_gib=0.002")),
+         "sweep": (2, 0, ("checkpoint.minutes=0.0001",))}
+
+
 def full_disk(b, ranks):
     """A disk that grows after every failure by no more than was asked for, so that each stage in turn meets its end."""
     name, disk = f"full disk, {ranks} rank(s)", b.path("disk")
     os.makedirs(disk, exist_ok=True)
     size, slack, out, hit = 128 << 10, 16 << 10, os.path.join(disk, "out"), []
+    beside = []
     mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk)
     try:
         for _ in range(30):
@@ -74,13 +80,17 @@ def full_disk(b, ranks):
                 break
             again = hit[-1:] == [met]
             hit.append(met)
-            if [file for file, _ in hit].count("sweep") == 2 and "sweep.parts" not in dict(hit):
-                hit.insert(0, one_full_disk(b, f"{name}, {size >> 10} KiB, parts", ranks, out, "checkpoint.minutes=0.0002"))
+            # Parts are written beside a result's file that has been begun.
+            if [file for file, _ in hit].count(met[0]) == EXTRA.get(met[0], (0,))[0] and not again:
+                _, more, settings = EXTRA[met[0]]
+                mount("-o", f"remount,size={size + more}", disk)
+                beside.append(one_full_disk(b, f"{name}, {(size + more) >> 10} KiB, parts", ranks, out, *settings)[0])
+                mount("-o", f"remount,size={size}", disk)
             fs = os.statvfs(disk)
             size = max(size, (fs.f_blocks - fs.f_bfree) * fs.f_frsize + met[1]) + slack * (4 if again else 1)
             mount("-o", f"remount,size={size}", disk)
-        files = [file for file, _ in hit]
-        b.report({"tokens.main.stream", "surrogates", "sweep", "sweep.parts"} <= set(files), f"{name}: files that met it", str(files))
+        files = [file for file, _ in hit] + beside
+        b.report({"tokens.main.stream", "surrogates", "surrogates.parts", "sweep", "sweep.parts"} <= set(files), f"{name}: files that met it", str(files))
         mount("-o", "remount,size=64m", disk)
         b.same_numbers(name, ranks, out)
     finally:
@@ -172,7 +182,7 @@ def limits(b, ranks):
     run = limit_later(b, ranks, DONE["tokenize"], "--as=100000000")
     b.judge(f"ulimit -v while it runs, {ranks} rank(s)", run, None, r"cannot (allocate|map) \d+ bytes|(?i:memory|resource)")
     run = limit_later(b, ranks, DONE["tokenize"], "--nofile=4")
-    b.judge(f"ulimit -n while it runs, {ranks} rank(s)", run, None, r"wanamaker: .*(cannot|no file can be) open")
+    b.judge(f"ulimit -n while it runs, {ranks} rank(s)", run, [ENVIRONMENT], r"wanamaker: .*(cannot|no file can be) open")
     b.same_numbers(f"limits, {ranks} rank(s)", ranks, b.path("limits"))
 
 

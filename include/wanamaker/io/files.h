@@ -16,7 +16,8 @@ typedef struct {
   int64_t changed; /* ns since 1970, modulo 2^64 */
 } wm_map_t;
 
-/* WM_INPUT with the system's reason when it can't be opened or is no regular file. */
+/* WM_INPUT with the system's reason when it can't be opened or is no regular file; WM_ENVIRONMENT
+ * when the system fails (no descriptor, no memory, an I/O error). */
 wm_status_t wm_map_open(const char *path, wm_map_t *out, wm_error_t *err);
 void wm_map_close(wm_map_t *map);
 /* WM_INPUT if the file has been written to or shortened since it was opened: what was read may be
