@@ -57,7 +57,7 @@ def one_full_disk(b, name, ranks, out, *settings):
     if not (kept and skipped and b.scraps(out) == []):
         b.report(False, name, f"before {before}, after {after}, scraps {b.scraps(out)}\n{said}")
     wanted = re.search(r"cannot reserve (\d+) bytes", said)
-    found = re.search(re.escape(out) + r"/([\w.]+?)(\.h5|/\d+\.h5|: )", said.split("wanamaker: ")[-1])
+    found = re.search(re.escape(out) + r"/([\w.]+?)(\.h5|/(gram/)?\d+\.h5|: )", said.split("wanamaker: ")[-1])
     return found.group(1) if found else "?", int(wanted.group(1)) if wanted else 0
 
 
@@ -95,6 +95,25 @@ def full_disk(b, ranks):
         b.same_numbers(name, ranks, out)
     finally:
         unmount(disk)
+
+
+def spills(b, ranks):
+    """A text so large that its tokens do not stay in memory, on a disk that does not hold them."""
+    name, disk, large = f"spill file, {ranks} rank(s)", b.path("disk"), b.path("large.txt")
+    os.makedirs(disk, exist_ok=True)
+    with open(b.path("text.txt"), encoding="utf-8") as f, open(large, "w", encoding="utf-8") as g:
+        g.write(f.read() * (350 * ranks))
+    mount("-t", "tmpfs", "-o", "size=3m", "tmpfs", disk)
+    try:
+        out = os.path.join(disk, "out")
+        run = b.start(ranks, out, f"corpora.main.path={large}", job="tokenize")
+        b.judge(name, run, [ENVIRONMENT], r"h5: cannot write the temporary file of .* in its directory, after \d+ bytes: No space")
+        b.report(os.listdir(out) == [".lock"], f"{name}: scraps", str(os.listdir(out)))
+        mount("-o", "remount,size=256m", disk)
+        b.finish(f"{name}: the next run", b.start(ranks, out, f"corpora.main.path={large}", job="tokenize"), "wrote")
+    finally:
+        unmount(disk)
+        os.remove(large)
 
 
 def disk_fills(b, ranks):
@@ -333,8 +352,8 @@ def names(b, ranks):
 
 
 GROUPS = {  # name: (function, needs mounts, numbers of ranks, quick tier's numbers of ranks)
-    "full_disk": (full_disk, True, RANKS, ()), "disk_fills": (disk_fills, True, RANKS, (4,)),
-    "read_only": (read_only, True, RANKS, (4,)), "places": (places, False, RANKS, (1,)),
+    "full_disk": (full_disk, True, RANKS, ()), "spills": (spills, True, RANKS, ()),
+    "disk_fills": (disk_fills, True, RANKS, (4,)), "read_only": (read_only, True, RANKS, (4,)), "places": (places, False, RANKS, (1,)),
     "limits": (limits, False, RANKS, ()), "small_shm": (small_shm, True, (4,), (4,)),
     "memory_limit": (memory_limit, True, RANKS, (1,)), "killed": (killed, False, RANKS, (4,)),
     "stopped": (stopped, False, (4,), ()), "streams": (streams, False, RANKS, (1,)),
