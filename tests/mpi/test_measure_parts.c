@@ -630,6 +630,24 @@ static void stop_leaves_a_part(void **state) {
   MPI_Barrier(S.world->world);
 }
 
+/* A unit under way is left, not finished. */
+static void stop_leaves_a_unit(void **state) {
+  (void)state;
+  wm_evaluator_t *e = NULL;
+  wm_block_t block;
+  wm_error_t why = {0};
+  void *nll = NULL;
+  assert_true(wm_stop_requested());
+  OK(wm_block_create(&S.blocks, &block, err));
+  OK(wm_alloc(&nll, 2 * S.blocks.max_rows, sizeof(float), "losses", err));
+  OK(wm_evaluator_create(S.alone, S.surrogates_alone, &S.variants, &S.blocks, 1, BLOCK, &e, err));
+  wm_block_load(&S.blocks, S.ids, 0, &block);
+  assert_int_equal(wm_evaluate_block(e, &block, 1, 1, nll, &why), WM_STOPPED);
+  wm_evaluator_free(e);
+  wm_block_destroy(&block);
+  free(nll);
+}
+
 /* A fit that is asked to stop again and again does a step each time, on other numbers of ranks, and
  * gets there: the result is that of an undisturbed fit. */
 static void fit_goes_on_step_by_step(void **state) {
@@ -699,6 +717,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(more_ranks_than_blocks),
       cmocka_unit_test(memory_bounds_stack_then_group_then_block),
       cmocka_unit_test(stop_leaves_a_part),
+      cmocka_unit_test(stop_leaves_a_unit),
       cmocka_unit_test(fit_goes_on_step_by_step),
   };
   int failed = cmocka_run_group_tests(tests, set_up, tear_down);
