@@ -363,20 +363,42 @@ static void key_text(uint64_t key, char *text) {
   snprintf(text, WM_STAGE_KEY_SIZE, "%016" PRIx64, key);
 }
 
-bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key) {
-  wm_error_t ignored = {0};
+static bool attributes_are(wm_h5_t *file, int n, const char *const *names,
+                           const char *const *values) {
+  bool equal = true;
+  for (int i = 0; i < n && equal; i++) {
+    wm_error_t ignored = {0};
+    char *found = NULL;
+    equal = wm_h5_get_string(file, "/", names[i], &found, &ignored) == WM_OK &&
+            strcmp(found, values[i]) == 0;
+    free(found);
+  }
+  return equal;
+}
+
+bool wm_result_matches(const wm_run_t *run, const char *path, bool verify, int n,
+                       const char *const *names, const char *const *values) {
+  wm_error_t err = {0};
+  wm_h5_t *file = NULL;
   int there = run->comm->rank == 0 && wm_file_exists(path);
   MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
-  wm_h5_t *file = NULL;
-  if (!there || wm_h5_open(run->comm->world, path, &file, &ignored) != WM_OK)
+  if (!there)
     return false;
-  char expected[WM_STAGE_KEY_SIZE], *found = NULL;
-  key_text(key, expected);
-  bool complete = wm_h5_get_string(file, "/", "stage_key", &found, &ignored) == WM_OK &&
-                  strcmp(found, expected) == 0;
-  free(found);
+  wm_status_t status = wm_h5_open(run->comm->world, path, &file, &err);
+  bool same = status == WM_OK && attributes_are(file, n, names, values);
+  if (same && verify)
+    status = wm_h5_verify(file, &err);
   wm_h5_close(file);
-  return complete;
+  if (status != WM_OK)
+    wm_log(run->log, WM_LOG_WARN, "damaged and not used: %s", err.message);
+  return same && status == WM_OK;
+}
+
+bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key) {
+  char text[WM_STAGE_KEY_SIZE];
+  key_text(key, text);
+  return wm_result_matches(run, path, true, 1, (const char *const[]){"stage_key"},
+                           (const char *const[]){text});
 }
 
 static wm_status_t set_hash(wm_h5_t *file, const char *name, uint64_t value, wm_error_t *err) {

@@ -75,8 +75,12 @@ wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned
 /* Chained fingerprint of a text: tokens' origin and windows. */
 uint64_t wm_text_fingerprint(const wm_text_t *text, uint64_t seed);
 
-/* Collective. True if `path` is a complete result that carries this stage key. An unreadable or
- * foreign file is not. */
+/* Collective. True if `path` is a result whose root attributes names[n] have the texts values[n]
+ * and, if `verify`, whose data agree with their checksums. A damaged file is warned of and is not.
+ */
+bool wm_result_matches(const wm_run_t *run, const char *path, bool verify, int n,
+                       const char *const *names, const char *const *values);
+/* Collective. The same, verified, for a stage's result that carries this key. */
 bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key);
 /* Collective. Attributes of a stage's result: the key, fingerprints, ranges, provenance. */
 wm_status_t wm_stage_describe(const wm_inputs_t *inputs, wm_h5_t *file, const char *stage,

@@ -52,27 +52,16 @@ cleanup:
   return status;
 }
 
-/* Collective. Is `path` the tokens of this origin? */
-static bool is_complete(const wm_run_t *run, const char *path, const origin_t *origin) {
-  wm_error_t ignored = {0};
-  wm_h5_t *file = NULL;
-  char expected[2][WM_STAGE_KEY_SIZE], *corpus = NULL, *tokenizer = NULL, *encoding = NULL;
-  int there = run->comm->rank == 0 && wm_file_exists(path);
-  MPI_Bcast(&there, 1, MPI_INT, 0, run->comm->world);
-  if (!there || wm_h5_open(run->comm->world, path, &file, &ignored) != WM_OK)
-    return false;
-  snprintf(expected[0], WM_STAGE_KEY_SIZE, "%016" PRIx64, origin->corpus);
-  snprintf(expected[1], WM_STAGE_KEY_SIZE, "%016" PRIx64, origin->tokenizer);
-  bool same = wm_h5_get_string(file, "/", "corpus_fingerprint", &corpus, &ignored) == WM_OK &&
-              wm_h5_get_string(file, "/", "tokenizer_fingerprint", &tokenizer, &ignored) == WM_OK &&
-              wm_h5_get_string(file, "/", "encoding", &encoding, &ignored) == WM_OK &&
-              strcmp(corpus, expected[0]) == 0 && strcmp(tokenizer, expected[1]) == 0 &&
-              strcmp(encoding, origin->ids ? "ids" : wm_encoding_of(run)) == 0;
-  free(corpus);
-  free(tokenizer);
-  free(encoding);
-  wm_h5_close(file);
-  return same;
+/* Collective. Is `path` the tokens of this origin, and, if `verify`, undamaged? */
+static bool is_complete(const wm_run_t *run, const char *path, const origin_t *origin,
+                        bool verify) {
+  static const char *const names[] = {"corpus_fingerprint", "tokenizer_fingerprint", "encoding"};
+  char corpus[WM_STAGE_KEY_SIZE], tokenizer[WM_STAGE_KEY_SIZE];
+  snprintf(corpus, sizeof corpus, "%016" PRIx64, origin->corpus);
+  snprintf(tokenizer, sizeof tokenizer, "%016" PRIx64, origin->tokenizer);
+  return wm_result_matches(
+      run, path, verify, 3, names,
+      (const char *const[]){corpus, tokenizer, origin->ids ? "ids" : wm_encoding_of(run)});
 }
 
 /* Encoding, then writing. */
@@ -148,7 +137,7 @@ static wm_status_t one_corpus(const wm_run_t *run, const char *name, bool *compl
     status = find_origin(run, &spec, &origin, err);
   if (status != WM_OK)
     return status;
-  if (is_complete(run, path, &origin)) {
+  if (is_complete(run, path, &origin, true)) {
     wm_log(run->log, WM_LOG_INFO, "tokenize: %s is complete for these inputs; skipped", path);
     return WM_OK;
   }
@@ -248,7 +237,7 @@ wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err) {
     wm_h5_t *file;
     WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
     wm_h5_close(file);
-    if (!is_complete(run, path, &origin))
+    if (!is_complete(run, path, &origin, false))
       return wm_fail(err, WM_INPUT,
                      "%s was made from another text or tokenizer than the settings name (text %s); "
                      "run the job tokenize (or run) again",
