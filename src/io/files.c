@@ -90,6 +90,8 @@ wm_status_t wm_map_unchanged(const wm_map_t *map, wm_error_t *err) {
     return WM_OK;
   if ((int64_t)st.st_size == map->bytes && change_time(&st) == map->changed)
     return WM_OK;
+  if ((int64_t)st.st_size == map->bytes)
+    return wm_fail(err, WM_INPUT, "%s: changed while it was read (it was written to)", map->path);
   return wm_fail(err, WM_INPUT, "%s: changed while it was read (it had %lld bytes, now %lld)",
                  map->path, (long long)map->bytes, (long long)st.st_size);
 }

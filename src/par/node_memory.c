@@ -49,7 +49,7 @@ static int64_t look(wm_node_memory_t *m) {
 
 static struct timespec in_seconds(double seconds) {
   struct timespec t;
-  clock_gettime(CLOCK_REALTIME, &t);
+  clock_gettime(CLOCK_MONOTONIC, &t);
   int64_t nanoseconds = t.tv_nsec + (int64_t)(seconds * 1e9);
   t.tv_sec += (time_t)(nanoseconds / 1000000000);
   t.tv_nsec = (long)(nanoseconds % 1000000000);
@@ -106,7 +106,11 @@ wm_status_t wm_node_memory_start(const wm_comm_t *comm, wm_node_memory_t **out, 
   m->pids = pids;
   m->peak = m->recent = -1;
   pthread_mutex_init(&m->lock, NULL);
-  pthread_cond_init(&m->wake, NULL);
+  pthread_condattr_t attributes; /* a clock that is set must not stop the watch */
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&m->wake, &attributes);
+  pthread_condattr_destroy(&attributes);
   int64_t own = getpid();
   MPI_Gather(&own, 1, MPI_INT64_T, m->pids, 1, MPI_INT64_T, 0, comm->node);
   if (comm->node_rank == 0)

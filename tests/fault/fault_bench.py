@@ -53,6 +53,17 @@ class Run:
                 self.changed.wait(0.02)
         return True
 
+    def mapped(self, path):
+        """Waits until a process of the run has the file mapped."""
+        while self.process.poll() is None:
+            for pid in self.living():
+                try:
+                    with open(f"/proc/{pid}/maps", encoding="utf-8", errors="replace") as f:
+                        if path in f.read():
+                            return
+                except OSError:
+                    pass
+
     def fault(self):
         """The fault happens now."""
         self.since, self.marked = time.monotonic(), True

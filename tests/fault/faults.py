@@ -322,22 +322,39 @@ def two_runs(b, ranks):
     b.report(b.losses(out) == b.undisturbed(ranks), f"the first of two runs, {ranks} rank(s): numbers", "as undisturbed")
 
 
+def shorten(path):
+    os.truncate(path, 4096)
+
+
+def overwrite(path):
+    with open(path, "r+b") as f:
+        f.seek(-1, os.SEEK_END)
+        f.write(b"\x01")
+
+
 def changed_input(b, ranks):
-    for what, stage in (("model", "model"), ("model", "fit"), ("corpus", "start")):
+    """Files that somebody writes to while they are in use: nothing is published that was computed from them."""
+    tokens, fitted = ["tokens.main.stream.h5"], ["surrogates.h5", "tokens.main.stream.h5"]
+    for what, change, stage, left in (("model", shorten, "model", tokens), ("model", shorten, "fit", fitted),
+                                      ("model", overwrite, "model", tokens), ("model", overwrite, "fit", fitted),
+                                      ("corpus", shorten, "start", []), ("corpus", overwrite, "start", [])):
         model, out = b.fresh("model"), b.fresh("changed")
         shutil.copytree(b.model, model)
         text = shutil.copy(b.path("text.txt"), b.path("changing.txt"))
         if what == "corpus":
             with open(text, "a", encoding="utf-8") as f:
-                f.writelines(f"And {i} more lines of a text that takes its time, {i * 37 % 1009}.\n" for i in range(60000))
+                f.writelines(f"And {i} more lines of a text that takes its time, {i * 37 % 1009}.\n" for i in range(200000))
         run = b.start(ranks, out, f"model.path={model}", f"corpora.main.path={text}")
-        run.reached(DONE.get(stage, r"memory left"))
+        if what == "corpus":
+            run.mapped(text)
+        else:
+            run.reached(DONE[stage])
         run.fault()
-        os.truncate(text if what == "corpus" else os.path.join(model, "model.safetensors"), 4096)
-        b.judge(f"{what} shortened ({stage}), {ranks} rank(s)", run, [ENVIRONMENT, INPUT],
-                (r"changing\.txt" if what == "corpus" else r"model\.safetensors") + ": changed while it was read")
-        late = {"start": [], "model": ["tokens.main.stream.h5"], "fit": ["surrogates.h5", "tokens.main.stream.h5"]}[stage]
-        b.report(sorted(published(out)) == late, f"{what} shortened ({stage}), {ranks} rank(s): results", str(sorted(published(out))))
+        change(text if what == "corpus" else os.path.join(model, "model.safetensors"))
+        name = f"{what} {change.__name__} ({stage}), {ranks} rank(s)"
+        file = "changing.txt" if what == "corpus" else "model.safetensors"
+        b.judge(name, run, [ENVIRONMENT, INPUT], re.escape(file) + ": changed while it was read")
+        b.report(sorted(published(out)) == left, f"{name}: results", str(sorted(published(out))))
 
 
 def names(b, ranks):
