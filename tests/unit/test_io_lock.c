@@ -51,6 +51,7 @@ static void test_dies_with_its_process(void **state) {
   assert_int_equal(pipe(ready), 0);
   pid_t child = fork();
   if (child == 0) {
+    alarm(20); /* not to outlive a test that fails */
     bool good = wm_lock_take(dir, &lock, &reason, &err) == WM_OK && write(ready[1], "x", 1) == 1;
     while (good)
       pause();
