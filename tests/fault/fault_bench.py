@@ -157,9 +157,12 @@ class Bench:
         return good
 
     def losses(self, out):
+        """The bytes of the result's losses; None without a result."""
         raw = self.path("nll.raw")
-        subprocess.run(["h5dump", "-d", "/nll", "-b", "LE", "-o", raw, os.path.join(out, "sweep.h5")], check=True,
-                       stdout=subprocess.DEVNULL)
+        dump = subprocess.run(["h5dump", "-d", "/nll", "-b", "LE", "-o", raw, os.path.join(out, "sweep.h5")], check=False,
+                              capture_output=True)
+        if dump.returncode != 0:
+            return None
         with open(raw, "rb") as f:
             return f.read()
 
@@ -168,7 +171,7 @@ class Bench:
         if ranks not in self.reference:
             out = self.path(f"reference.{ranks}")
             self.finish(f"undisturbed run on {ranks} rank(s)", self.start(ranks, out))
-            self.reference[ranks] = self.losses(out)
+            self.reference[ranks] = self.losses(out) or "no result"
         return self.reference[ranks]
 
     def same_numbers(self, name, ranks, out):

@@ -265,7 +265,7 @@ def strike(b, ranks, stage, victim, number, *settings):
 
 def killed(b, ranks):
     victims = (0,) if ranks == 1 else (0, 3)
-    words = "" if ranks == 1 else r"(?i)on signal \d+"
+    words = "" if ranks == 1 else r"(?i)signal|killed"
     for stage in ("fit",) if QUICK else ("start", "tokenize", "fit", "sweep"):
         for victim in victims:
             run, out = strike(b, ranks, stage, victim, signal.SIGKILL)
