@@ -294,6 +294,8 @@ def streams(b, ranks):
         out = b.fresh("streams")
         run = b.start(ranks, out, launcher_before=shell, **keywords)
         b.judge(f"{name}, {ranks} rank(s)", run, codes, pattern)
+        if ranks > 1 and run.process.returncode == 1:  # the launcher has ended the run
+            b.finish(f"{name}, {ranks} rank(s): the next run", b.start(ranks, out))
         b.report(b.losses(out) == b.reference[ranks], f"{name}, {ranks} rank(s): result", "as undisturbed")
 
     lost = [ENVIRONMENT] if ranks == 1 else [0, 1, ENVIRONMENT]
