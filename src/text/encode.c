@@ -5,6 +5,8 @@
 #include "wanamaker/base/timer.h"
 #include "wanamaker/io/tokens.h"
 
+#include <stddef.h>
+
 enum { PIECE_BYTES = 1 << 20 };
 static const double ROUND_SECONDS = 0.5; /* between the ranks' meetings */
 
