@@ -25,11 +25,11 @@ static wm_status_t check_node(int64_t bytes, const char *what, wm_error_t *err) 
   struct statvfs fs;
   struct rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-      limit.rlim_cur < (rlim_t)(bytes + OVERHEAD))
+      limit.rlim_cur < (rlim_t)bytes + OVERHEAD)
     return wm_fail(err, WM_ENVIRONMENT,
                    "%s needs a segment of %lld bytes, but this process may write files of %llu "
                    "bytes only (ulimit -f)",
-                   what, (long long)(bytes + OVERHEAD), (unsigned long long)limit.rlim_cur);
+                   what, (unsigned long long)bytes + OVERHEAD, (unsigned long long)limit.rlim_cur);
   bool ours = getenv("OMPI_MCA_osc_sm_backing_directory") == NULL && statvfs("/dev/shm", &fs) == 0;
   int64_t room = ours ? (int64_t)fs.f_bavail * (int64_t)fs.f_frsize : 0;
   if (ours && room - OVERHEAD < bytes)
@@ -51,7 +51,7 @@ static wm_status_t check_rank(int64_t bytes, const char *what, wm_error_t *err) 
   if (fds[0] < 0 || fds[1] < 0)
     return wm_fail(err, WM_ENVIRONMENT, "%s: no file can be opened: %s (ulimit -n)", what,
                    strerror(reason));
-  size_t size = (size_t)(bytes + OVERHEAD);
+  size_t size = (size_t)bytes + OVERHEAD;
   void *probe = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED)
     return wm_fail(err, WM_ENVIRONMENT, "%s: cannot map %zu bytes: %s (ulimit -v)", what, size,

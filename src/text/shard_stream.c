@@ -75,14 +75,16 @@ cleanup:
 static void drop_text(wm_stream_t *t, int64_t position) {
   int64_t n = position - t->start;
   t->text.bytes -= n;
-  memmove(t->text.data, t->text.data + n, (size_t)t->text.bytes);
+  if (t->text.bytes > 0)
+    memmove(t->text.data, t->text.data + n, (size_t)t->text.bytes);
   t->start = position;
 }
 
 /* Forgets the first n rows. */
 static void drop_rows(wm_stream_t *t, int64_t n) {
   t->n_rows -= n;
-  memmove(t->rows, t->rows + n, (size_t)t->n_rows * sizeof *t->rows);
+  if (t->n_rows > 0)
+    memmove(t->rows, t->rows + n, (size_t)t->n_rows * sizeof *t->rows);
 }
 
 /* Rows that begin before `position`. */

@@ -465,7 +465,7 @@ static void test_npy_malformed(void **state) {
       {4, HEADER("<u2", "False", "(2,)"), 4, "version 4.0"},
       {0, HEADER("<u2", "False", "(2,)"), 4, "version 0.0"},
   };
-  static const char data[16];
+  static const char data[64]; /* as many as any case has */
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     wm_corpus_t *c;
     wm_error_t err = {0};
