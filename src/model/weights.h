@@ -43,7 +43,7 @@ typedef struct {
   const wm_tensor_t *tensor;
   wm_dtype_t stored;   /* type of slot or matrix */
   int64_t offset;      /* of slot or matrix in the window, in bytes; -1: none, or the file's data */
-  int64_t rows_offset; /* of rows that no file holds, float32; -1: none */
+  int64_t rows_offset; /* of rows that no file holds, float32 (may be `offset`); -1: none */
 } wm_want_t;
 
 typedef struct {

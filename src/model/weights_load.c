@@ -45,8 +45,10 @@ static void plan_window(wm_weights_t *w) {
     bool mapped = t->data != NULL && t->dtype == want->stored && aligned(t);
     if ((want->slot != NULL || want->matrix != NULL) && !mapped)
       want->offset = take_room(w, t->elements, want->stored);
-    if (want->rows != NULL && t->data == NULL)
-      want->rows_offset = take_room(w, t->elements, WM_DTYPE_F32);
+    if (want->rows == NULL || t->data != NULL)
+      continue;
+    bool shared = want->offset >= 0 && want->stored == WM_DTYPE_F32; /* a tied head's rows */
+    want->rows_offset = shared ? want->offset : take_room(w, t->elements, WM_DTYPE_F32);
   }
 }
 
@@ -120,7 +122,7 @@ static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_co
   wm_pulse();
   wm_partition(t->elements, comm->node_size, comm->node_rank, &first, &n);
   char *window = w->window.data;
-  if (want->rows_offset >= 0)
+  if (want->rows_offset >= 0 && want->rows_offset != want->offset)
     fill(w, want, WM_DTYPE_F32, first, n,
          window + want->rows_offset + first * (int64_t)sizeof(float));
   if (want->offset >= 0) {

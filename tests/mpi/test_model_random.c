@@ -161,6 +161,27 @@ static void test_f32_file(void **state) {
   free(config);
 }
 
+/* A tied matrix is drawn once, be it embedding or head; an embedding and a bfloat16 head are two.
+ */
+static void test_memory(void **state) {
+  (void)state;
+  enum { TENSORS = 4 + 2 * 12, PADDING = 64 };
+  char *config = write_config(0);
+  wm_model_options_t typed = options;
+  for (int bf16 = 0; bf16 < 2; bf16++) {
+    wm_model_t *model;
+    typed.compute = bf16 ? WM_COMPUTE_BF16_EMULATED : WM_COMPUTE_F32;
+    CHECK(wm_model_create_random(comm, config, SEED, &typed, NULL, &model, &err) == WM_OK);
+    int64_t least = 4 * wm_model_parameters(model), bytes = wm_model_shared_bytes(model);
+    int64_t most = bf16 ? INT64_MAX : least + TENSORS * PADDING;
+    if (bf16) /* halves, and the embedding besides */
+      least = least / 2 + 4 * V * 48;
+    CHECK(bytes >= least && bytes <= most);
+    wm_model_close(model);
+  }
+  free(config);
+}
+
 /* Every half is the nearest one to the float32 draw. */
 static void check_rounding(const char *exact_dir, const char *half_dir, wm_dtype_t dtype) {
   wm_tensors_t *exact, *half;
@@ -275,7 +296,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_any_number_of_ranks), cmocka_unit_test(test_f32_file),
       cmocka_unit_test(test_half_shards),         cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_published),
+      cmocka_unit_test(test_published),           cmocka_unit_test(test_memory),
   };
   int provided;
   MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
