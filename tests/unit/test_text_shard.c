@@ -200,10 +200,13 @@ static void test_written_corpora(void **state) {
 
 static void test_random_corpora(void **state) {
   (void)state;
-  static const char *const pieces[] = {"a",    "the boat",    " ",     "\n",       "\n\n",
-                                       "\r\n", "###",         " End",  "\xC3\xA9", "\xCC\x81",
-                                       "\xFF", "  ",          "= T =", "!",        "\xE4\xB8\xAD",
-                                       "\x80", "\xE3\x80\x80"};
+  static const char *const pieces[] = {
+      "a", "the boat", " ", "\n", "\n\n", "\r\n", "###", " End", "\xC3\xA9", "\xCC\x81", "\xFF",
+      "  ", "= T =", "!", "\xE4\xB8\xAD", "\x80", "\xE3\x80\x80",
+      /* what composes: < and U+0338, two jamo; U+2260, U+212B */
+      "<", "\xCC\xB8", "\xE1\x84\x80", "\xE1\x85\xA1", "\xE2\x89\xA0", "\xE2\x84\xAB",
+      /* byte order mark, next line, no-break space, \r, \t */
+      "\xEF\xBB\xBF", "\xC2\x85", "\xC2\xA0", "\r", "\t"};
   most_t most = {0};
   for (uint64_t seed = 0; seed < 150; seed++) {
     wm_rng_t rng = {seed, 9};
