@@ -113,6 +113,7 @@ static wm_status_t write_file(const wm_run_t *run, const wm_bench_t *bench, cons
   WM_TRY(wm_h5_set_string(file, "/", "model", bench->options->config, err));
   WM_TRY(wm_h5_set_float(file, "/", "peak_flops", bench->peak, err));
   WM_TRY(wm_h5_set_float(file, "/", "peak_flops_one_rank", bench->peak_one, err));
+  WM_TRY(wm_h5_set_float(file, "/", "peak_flops_bf16", bench->peak_bf16, err));
   wm_provenance_t provenance = run->provenance;
   provenance.compute = wm_compute_name(bench->options->model.compute);
   WM_TRY(wm_provenance_write(file, run->comm, &provenance, err));

@@ -95,9 +95,13 @@ static wm_status_t add_rates(wm_bench_t *bench, wm_records_t *records, const cha
   double flops = sum_over_ranks(bench, r->text.flops) / best;
   double fixed = *rate; /* of the first row; NaN: this is it */
   *rate = tokens / best;
-  const double row[] = {
-      tokens / bench->options->comm->size, best,         wm_samples_median(s), *rate, flops / 1e9,
-      100 * flops / bench->peak,           *rate / fixed};
+  const double row[] = {tokens / bench->options->comm->size,
+                        best,
+                        wm_samples_median(s),
+                        *rate,
+                        flops / 1e9,
+                        100 * flops / r->peak,
+                        *rate / fixed};
   return wm_agree(bench->options->comm->world, wm_records_add(records, name, row, err), err);
 }
 

@@ -87,7 +87,8 @@ double wm_bench_peak(const wm_bench_t *bench, wm_compute_t compute);
 /* A new table of the bench. */
 wm_records_t *wm_bench_table(wm_bench_t *bench, const wm_record_layout_t *layout);
 /* Collective. Adds a table of the kernels in `profile` (summed over ranks) for `seconds` of all
- * ranks' time each; `runs` repetitions are in it; rates are also told as parts of `peak`. */
+ * ranks' time each; `runs` repetitions are in it; rates are also told as parts of `peak`, unless it
+ * is by the processor's clock: kernels are timed by the wall clock. */
 wm_status_t wm_bench_kernels(wm_bench_t *bench, const wm_record_layout_t *layout,
                              const wm_profile_t *profile, double peak, double seconds, int64_t runs,
                              wm_error_t *err);

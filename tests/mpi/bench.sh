@@ -68,6 +68,22 @@ for ranks in 1 2; do
 done
 [ "$(values "$work/gpt2.2/bench.h5" /scaling | wc -l)" -eq 10 ] || fail "scaling over two ranks"
 
+# a rate is told as a part of the peak of its own type: rows are f32, f32 and, where there is one, bf16
+peak() { # FILE ATTRIBUTE
+  h5dump -m %.17g -a "/$2" "$1" | sed -n 's/.*(0): *//p'
+}
+for ranks in 1 2; do
+  file=$work/gpt2.$ranks/bench.h5
+  values "$file" /forward/rates | awk -v f32="$(peak "$file" peak_flops)" -v bf16="$(peak "$file" peak_flops_bf16)" '
+    NR % 7 == 5 { rate = $1 * 1e9 }
+    NR % 7 == 6 { wanted = 100 * rate / (++n == 3 ? bf16 : f32); if ($1 < 0.999 * wanted || $1 > 1.001 * wanted) bad = 1 }
+    END { exit bad || n < 2 || (n == 3) != (bf16 + 0 > 0) }' || fail "shares of the peak on $ranks ranks"
+done
+# kernels are timed by the wall clock: of a peak by the processor they are no parts
+bench 1 "$work/gpt2.json" "$work/clock" bench.parts='"machine forward"' bench.clock=processor || fail "processor time"
+values "$work/clock/bench.h5" /forward/kernels | awk 'NR % 5 == 4 && $1 !~ /nan/ { exit 1 }' || fail "shares of two clocks"
+values "$work/clock/bench.h5" /forward/rates | awk 'NR == 6 && $1 !~ /nan/ { found = 1 } END { exit !found }' || fail "shares of one clock"
+
 for ranks in 1 2; do
   out=$work/dry.$ranks
   expect 0 '3 layers of width 96, random weights' bench "$ranks" "$work/gpt2.json" "$out" -n
