@@ -27,7 +27,7 @@ static wm_status_t check_node(int64_t bytes, const char *what, wm_error_t *err) 
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       limit.rlim_cur < (rlim_t)bytes + OVERHEAD)
     return wm_fail(err, WM_ENVIRONMENT,
-                   "%s needs a segment of %lld bytes, but this process may write files of %llu "
+                   "%s needs a segment of %llu bytes, but this process may write files of %llu "
                    "bytes only (ulimit -f)",
                    what, (unsigned long long)bytes + OVERHEAD, (unsigned long long)limit.rlim_cur);
   bool ours = getenv("OMPI_MCA_osc_sm_backing_directory") == NULL && statvfs("/dev/shm", &fs) == 0;
