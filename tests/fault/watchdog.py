@@ -38,6 +38,9 @@ def end(name, run, pids, code, words, longest):
         errors = run.communicate()[1] + "\n(had to be killed)"
     seconds = time.monotonic() - begin
     left = [pid for pid in pids if alive(pid)]
+    while left and time.monotonic() - begin < longest:  # the launcher may have left before its ranks
+        time.sleep(0.1)
+        left = [pid for pid in left if alive(pid)]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     good = run.returncode == code and seconds <= longest and all(w in errors for w in words) and not left
