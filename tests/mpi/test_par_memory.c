@@ -35,6 +35,16 @@ static void *take(size_t bytes) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* A single rank's "shared" memory is malloc()'s, and the address sanitizer keeps that for a while.
+ */
+static bool is_given_back(void) {
+#ifdef __SANITIZE_ADDRESS__
+  return comm->size > 1;
+#else
+  return true;
+#endif
+}
+
 static void test_known_amounts(void **state) {
   (void)state;
   wm_node_memory_t *m;
@@ -56,10 +66,10 @@ static void test_known_amounts(void **state) {
   munmap(own, private_bytes());
   wm_shared_destroy(&shared);
   int64_t after = wm_node_memory_now(m), peak = wm_node_memory_peak(m);
-  CHECK((double)(after - before) < 0.1 * expected);
+  CHECK(!is_given_back() || (double)(after - before) < 0.1 * expected);
   CHECK((double)(peak - before) > 0.95 * expected);
   CHECK(wm_node_memory_recent(m) == peak);
-  CHECK((double)(wm_node_memory_recent(m) - before) < 0.1 * expected);
+  CHECK(!is_given_back() || (double)(wm_node_memory_recent(m) - before) < 0.1 * expected);
   CHECK(wm_node_memory_peak(m) == peak);
   wm_node_memory_stop(m);
 }
