@@ -74,11 +74,6 @@ static void test_waiting_costs_no_core(void **state) {
   wm_queue_free(queue);
 }
 
-static void test_stop(void **state) {
-  (void)state;
-  stop_in_third_item(true);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_item_once),

@@ -128,10 +128,11 @@ static void test_heaviest_first(void **state) {
 }
 
 /* To be the last test: a request can't be taken back. The last rank gets a signal in its third item
- * and gives that one back. `all_told`: every rank hears of it at its next fetch. */
-static void stop_in_third_item(bool all_told) {
+ * and gives that one back. With a server every rank hears of it at its next fetch. */
+static void test_stop(void **state) {
+  (void)state;
   int64_t item, times[ITEMS] = {0}, begun = 0;
-  bool last = comm->rank == comm->size - 1;
+  bool last = comm->rank == comm->size - 1, all_told = wm_threads_served(comm);
   wm_stop_install();
   CHECK(!wm_stop_requested() && wm_stop_code() == 0);
   wm_queue_t *queue = create_queue(ITEMS);

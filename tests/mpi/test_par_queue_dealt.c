@@ -19,11 +19,6 @@ static void test_dealt_by_cost(void **state) {
   wm_queue_free(queue);
 }
 
-static void test_stop(void **state) {
-  (void)state;
-  stop_in_third_item(false);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_item_once),

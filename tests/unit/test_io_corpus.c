@@ -1,23 +1,9 @@
 /* Corpora: lines, JSON Lines, blank rows and headings, ranges of bytes; npy arrays. */
-#include "test_io_common.h"
+#include "test_io_scratch.h"
 
 #include "wanamaker/io/corpus.h"
 
 #include <sys/stat.h>
-
-static char dir[PATH];
-
-static int setup(void **state) {
-  (void)state;
-  make_directory(dir);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  remove_directory(dir);
-  return 0;
-}
 
 static wm_corpus_t *open_text(const char *name, const void *data, size_t bytes, bool keep_newline) {
   char path[2 * PATH];

@@ -1,25 +1,11 @@
 /* One run at a time in a directory. */
-#include "test_io_common.h"
+#include "test_io_scratch.h"
 
 #include "wanamaker/io/lock.h"
 
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/wait.h>
-
-static char dir[PATH];
-
-static int setup(void **state) {
-  (void)state;
-  make_directory(dir);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  remove_directory(dir);
-  return 0;
-}
 
 static void test_taken_and_released(void **state) {
   (void)state;

@@ -1,23 +1,9 @@
 /* Safetensors files: good ones, malformed ones, shards; conversion to float32. */
-#include "test_io_common.h"
+#include "test_io_scratch.h"
 
 #include "wanamaker/io/safetensors.h"
 
 #include <math.h>
-
-static char dir[PATH];
-
-static int setup(void **state) {
-  (void)state;
-  make_directory(dir);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  remove_directory(dir);
-  return 0;
-}
 
 /* A file that announces a header of `announced` bytes (< 0: as many as there are) and has `bytes`
  * bytes of data, byte i of which is 37 i. */

@@ -1,6 +1,6 @@
 /* Tokenizers that must be refused: each is a good one with one thing changed, and the message names
  * the file and the thing. */
-#include "test_io_common.h"
+#include "test_io_scratch.h"
 
 #include "wanamaker/base/json.h"
 #include "wanamaker/io/files.h"
@@ -8,20 +8,7 @@
 
 #include <stdbool.h>
 
-static char dir[PATH];
 static wm_error_t err;
-
-static int setup(void **state) {
-  (void)state;
-  make_directory(dir);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  remove_directory(dir);
-  return 0;
-}
 
 static json_t *good(const char *name) {
   char path[2 * PATH];
