@@ -9,6 +9,7 @@
 
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ typedef struct {
 
 static const uintptr_t BUSY = UINTPTR_MAX;
 static entry_t entries[MAPS];
+static struct sigaction before; /* what SIGBUS did */
 
 void wm_map_guard_add(const void *data, int64_t bytes, const char *path) {
   for (int i = 0; i < MAPS; i++) {
@@ -60,13 +62,26 @@ static size_t append(char *line, size_t used, size_t size, const char *text) {
   return used;
 }
 
+/* A page that can't be had has one of these codes. Anything else is a bug (an address that is not
+ * aligned) or somebody's kill. */
+static bool is_about_a_page(int code) {
+  return code == BUS_ADRERR || code == BUS_OBJERR || code == BUS_MCEERR_AR || code == BUS_MCEERR_AO;
+}
+
 static void on_bus_error(int number, siginfo_t *info, void *context) {
   char line[1024];
   size_t used = append(line, 0, sizeof line, "wanamaker: environment error: ");
   const char *path = file_at((uintptr_t)info->si_addr);
-  (void)number;
   (void)context;
-  if (path != NULL) {
+  if (!is_about_a_page(info->si_code)) {
+    sigaction(number, &before, NULL);
+    raise(number); /* comes when this handler has returned */
+    return;
+  }
+  if (info->si_code == BUS_MCEERR_AR || info->si_code == BUS_MCEERR_AO) {
+    used =
+        append(line, used, sizeof line, "this node's memory is broken (SIGBUS, machine check)\n");
+  } else if (path != NULL) {
     used = append(line, used, sizeof line / 2, path);
     used = append(line, used, sizeof line,
                   ": changed while it was read (it was shortened, or its disk failed)\n");
@@ -82,5 +97,5 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
 void wm_map_guard(void) {
   struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGBUS, &action, NULL);
+  sigaction(SIGBUS, &action, &before);
 }

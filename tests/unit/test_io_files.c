@@ -1,24 +1,13 @@
 /* Files and directories. */
-#include "test_io_common.h"
+#include "test_io_scratch.h"
 
 #include "wanamaker/io/files.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-
-static char dir[PATH];
-
-static int setup(void **state) {
-  (void)state;
-  make_directory(dir);
-  return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  remove_directory(dir);
-  return 0;
-}
 
 static void test_map(void **state) {
   (void)state;
@@ -92,6 +81,38 @@ static void test_guard(void **state) {
   assert_message(said, "model: changed while it was read");
 }
 
+/* What became of a process whose SIGBUS is none of a page's: `code` as the kernel would give it. */
+static int bus_error(int code) {
+  int status;
+  pid_t child = fork();
+  if (child == 0) {
+    const struct rlimit no_core = {0, 0};
+    siginfo_t info = {.si_signo = SIGBUS, .si_code = code};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(SIGBUS, SIG_DFL);
+    wm_map_guard();
+    syscall(SYS_rt_sigqueueinfo, getpid(), SIGBUS, &info);
+    _exit(99);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return status;
+}
+
+/* A bug and a kill are no faults of the environment. */
+static void test_guard_leaves_the_rest(void **state) {
+  (void)state;
+  static const int others[] = {SI_USER, SI_QUEUE, BUS_ADRALN},
+                   pages[] = {BUS_ADRERR, BUS_MCEERR_AR};
+  for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+    int status = bus_error(others[i]);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+  }
+  for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+    int status = bus_error(pages[i]);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == WM_ENVIRONMENT);
+  }
+}
+
 static void test_text(void **state) {
   (void)state;
   char path[2 * PATH], *text;
@@ -142,11 +163,9 @@ static void test_publish(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_map),
-      cmocka_unit_test(test_unchanged),
-      cmocka_unit_test(test_guard),
-      cmocka_unit_test(test_text),
-      cmocka_unit_test(test_directory),
+      cmocka_unit_test(test_map),     cmocka_unit_test(test_unchanged),
+      cmocka_unit_test(test_guard),   cmocka_unit_test(test_guard_leaves_the_rest),
+      cmocka_unit_test(test_text),    cmocka_unit_test(test_directory),
       cmocka_unit_test(test_publish),
   };
   return cmocka_run_group_tests(tests, setup, teardown);

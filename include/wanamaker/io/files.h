@@ -26,7 +26,9 @@ wm_status_t wm_map_unchanged(const wm_map_t *map, wm_error_t *err);
 /* The file's identity, size and time of change in one number. */
 uint64_t wm_map_stamp(const wm_map_t *map);
 /* From now on a page of a mapped file that can't be had ends the process with WM_ENVIRONMENT and a
- * message that names the file. To be called after MPI_Init, which may have handlers of its own. */
+ * message that names the file; so does shared memory that can't be had, or is broken. Other SIGBUS
+ * do what they did before. To be called once, after MPI_Init, which may have handlers of its own.
+ */
 void wm_map_guard(void);
 
 bool wm_file_exists(const char *path);
