@@ -48,14 +48,18 @@ static void ask_system(const char *root, wm_memory_room_t *room) {
 /* The two versions' names for the same things. */
 typedef struct {
   const char *mount, *limit, *usage;
-  const char *inactive, *active; /* lines of memory.stat */
+  const char *given_back[3]; /* lines of memory.stat: what the system takes back */
 } version_t;
 
-static const version_t version_1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes",
-                                    "memory.usage_in_bytes", "total_inactive_file %lld",
-                                    "total_active_file %lld"};
-static const version_t version_2 = {"/sys/fs/cgroup", "memory.max", "memory.current",
-                                    "inactive_file %lld", "active_file %lld"};
+static const version_t version_1 = {"/sys/fs/cgroup/memory",
+                                    "memory.limit_in_bytes",
+                                    "memory.usage_in_bytes",
+                                    {"total_inactive_file %lld", "total_active_file %lld"}};
+static const version_t version_2 = {
+    "/sys/fs/cgroup",
+    "memory.max",
+    "memory.current",
+    {"inactive_file %lld", "active_file %lld", "slab_reclaimable %lld"}};
 
 /* -1 for what is not there or is no number ("max"). */
 static int64_t read_number(const char *root, const char *group, const char *name) {
@@ -72,20 +76,20 @@ static int64_t read_number(const char *root, const char *group, const char *name
   return number;
 }
 
-static int64_t cached_files(const char *root, const char *group, const version_t *v) {
+static int64_t reclaimable(const char *root, const char *group, const version_t *v) {
   char path[LINE], line[LINE];
-  long long inactive = 0, active = 0;
+  long long bytes, sum = 0;
   if (snprintf(path, sizeof path, "%s/memory.stat", group) >= (int)sizeof path)
     return 0;
   FILE *f = open_below(root, path);
   if (f == NULL)
     return 0;
-  while (fgets(line, sizeof line, f) != NULL) {
-    sscanf(line, v->inactive, &inactive);
-    sscanf(line, v->active, &active);
-  }
+  while (fgets(line, sizeof line, f) != NULL)
+    for (int i = 0; i < 3 && v->given_back[i] != NULL; i++)
+      if (sscanf(line, v->given_back[i], &bytes) == 1)
+        sum += bytes;
   fclose(f);
-  return inactive + active;
+  return sum;
 }
 
 static void ask_group(const char *root, const char *group, const version_t *v,
@@ -96,7 +100,7 @@ static void ask_group(const char *root, const char *group, const version_t *v,
   if (limit < 0 || limit >= none || usage < 0)
     return;
   snprintf(source, sizeof source, "the limit in %.400s/%s", group, v->limit);
-  lower(room, limit - usage + cached_files(root, group, v), source);
+  lower(room, limit - usage + reclaimable(root, group, v), source);
 }
 
 /* `path` and all that contain it. */

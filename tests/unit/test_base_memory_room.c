@@ -69,6 +69,8 @@ static void test_version_2(void **state) {
   put("/sys/fs/cgroup/job/memory.current", "50000\n");
   put("/sys/fs/cgroup/job/memory.stat", "anon 7\ninactive_file 1000\nactive_file 234\n");
   expect(41234, "/sys/fs/cgroup/job/memory.max");
+  put("/sys/fs/cgroup/job/memory.stat", "inactive_file 1000\nslab 900\nslab_reclaimable 500\n");
+  expect(41500, "/sys/fs/cgroup/job/memory.max");      /* names of files that were looked at */
   put("/sys/fs/cgroup/job/step/memory.max", "4000\n"); /* more is used than allowed */
   expect(0, "/sys/fs/cgroup/job/step/memory.max");
 }

@@ -15,9 +15,9 @@ typedef struct {
 } wm_memory_room_t;
 
 /* Not collective. The least of MemAvailable + SwapFree (/proc/meminfo) and of what the memory limit
- * of each control group around this process leaves (version 1 or 2; cached files, which the system
- * takes back, count as left). What can't be read does not limit. `root` stands for "/" in front of
- * every path; NULL: the system's own. */
+ * of each control group around this process leaves (version 1 or 2; cached files and names, which
+ * the system takes back, count as left). What can't be read does not limit. `root` stands for "/"
+ * in front of every path; NULL: the system's own. */
 wm_memory_room_t wm_memory_room(const char *root);
 
 /* Not collective; to be asked on one rank of a node for all that the node's ranks are about to
