@@ -66,9 +66,11 @@ uint64_t wm_pulse_count(void) {
 
 void wm_pulse_allow(double seconds) {
   wm_pulse();
-  atomic_store_explicit(&allowance, seconds > 0 ? seconds : 0, memory_order_relaxed);
+  atomic_store_explicit(&allowance, seconds > 0 ? seconds : 0, memory_order_release);
 }
 
-double wm_pulse_allowed(void) {
-  return atomic_load_explicit(&allowance, memory_order_relaxed);
+/* In this order: the allowance of now with the pulse of before would look like a long silence. */
+void wm_pulse_read(uint64_t *count, double *allowed) {
+  *allowed = atomic_load_explicit(&allowance, memory_order_acquire);
+  *count = wm_pulse_count();
 }

@@ -60,7 +60,8 @@ void wm_watchdog_phase(const char *phase) {
 }
 
 static report_t own_report(bool last) {
-  report_t r = {.pulse = wm_pulse_count(), .allowed = wm_pulse_allowed(), .last = last};
+  report_t r = {.last = last};
+  wm_pulse_read(&r.pulse, &r.allowed);
   if (gethostname(r.host, sizeof r.host) != 0)
     r.host[0] = '\0';
   r.host[sizeof r.host - 1] = '\0';
@@ -75,11 +76,12 @@ static void leave(int signal_number) {
 
 /* Ends the run. MPI_Abort reaches all ranks, those too that nobody else watches; where this thread
  * may not call MPI, the exit of one rank makes the launcher end the others. On a node that is cut
- * off MPI_Abort waits for ever: the alarm ends the process. */
+ * off MPI_Abort waits for ever, and so do words to a pipe that nobody empties (which may be what
+ * the main thread waits for, and it holds the stream then): the alarm ends the process. */
 static void end_run(const wm_watchdog_t *w, const char *message) {
-  fprintf(stderr, "wanamaker: %s: %s; see watchdog.seconds\n", wm_status_name(WM_STALLED), message);
   signal(SIGALRM, leave);
   alarm(ABORT_SECONDS);
+  fprintf(stderr, "wanamaker: %s: %s; see watchdog.seconds\n", wm_status_name(WM_STALLED), message);
   if (w->reports || w->size == 1)
     MPI_Abort(w->channel, WM_STALLED);
   leave(SIGALRM);
@@ -233,13 +235,15 @@ static void report_to_rank_0(wm_watchdog_t *w) {
  */
 static void watch_oneself(wm_watchdog_t *w) {
   const double limit = w->size == 1 ? w->limit : w->limit * ALONE_FACTOR;
-  uint64_t pulse = wm_pulse_count();
+  uint64_t before = wm_pulse_count();
   for (double moved = w->now; order_of(w) == WATCHING; nap(w)) {
-    if (wm_pulse_count() != pulse) {
-      pulse = wm_pulse_count();
+    uint64_t pulse;
+    double allowed;
+    wm_pulse_read(&pulse, &allowed);
+    if (pulse != before)
       moved = w->now;
-    }
-    if (w->now - moved > limit + wm_pulse_allowed()) {
+    before = pulse;
+    if (w->now - moved > limit + allowed) {
       char text[256];
       report_t own = own_report(false);
       snprintf(text, sizeof text, "rank %d (%s, in \"%s\") has not moved for %.0f s", w->rank,

@@ -76,6 +76,29 @@ def suspended(ranks):
     end(f"suspended on {ranks} ranks", run, pids, 0, [], 3 * LIMIT + GRACE)
 
 
+def nobody_reads():
+    """Standard error is a pipe that is full: there is no telling, but the run ends. Without a launcher, which reads."""
+    global failures
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    try:
+        while True:
+            os.write(write, b"x" * 4096)
+    except BlockingIOError:
+        os.set_blocking(write, True)
+    run = subprocess.Popen([TOOL, str(LIMIT), "quiet"], stdout=subprocess.DEVNULL, stderr=write)
+    try:
+        code = run.wait(LIMIT + GRACE)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        code = run.wait()
+    os.close(read)
+    os.close(write)
+    failures += code != STALLED
+    print(f"{'ok    ' if code == STALLED else 'FAILED'} nobody reads what is said: exit {code}")
+
+
+nobody_reads()
 stopped_rank("steps", 2, 0, ["no progress", "rank 0 has not answered"])
 stopped_rank("steps", 3, 0, ["no progress", "rank 0 has not answered"])
 stopped_rank("steps", 2, 1, ["no progress", "rank 1 ", 'in "steps"', "has not been heard of"])

@@ -5,10 +5,12 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -130,20 +132,58 @@ static void test_system_calls_go_on(void **state) {
   assert_int_equal(in_child(read_through_a_signal), 0);
 }
 
+static double allowed_now(void) {
+  uint64_t count;
+  double allowed;
+  wm_pulse_read(&count, &allowed);
+  assert_int_equal(count, wm_pulse_count());
+  return allowed;
+}
+
 static void test_pulse(void **state) {
   (void)state;
   uint64_t before = wm_pulse_count();
   wm_pulse();
   wm_pulse();
   assert_int_equal(wm_pulse_count(), before + 2);
-  assert_true(wm_pulse_allowed() == 0);
+  assert_true(allowed_now() == 0);
   wm_pulse_allow(2.5);
-  assert_true(wm_pulse_allowed() == 2.5);
+  assert_true(allowed_now() == 2.5);
   assert_int_equal(wm_pulse_count(), before + 3);
   wm_pulse_allow(-1);
-  assert_true(wm_pulse_allowed() == 0);
+  assert_true(allowed_now() == 0);
   wm_pulse_allow(0);
   assert_int_equal(wm_pulse_count(), before + 5);
+}
+
+enum { ALLOWANCES = 3000 };
+
+/* The n-th pulse brings an allowance of n seconds. */
+static void allow_more(int number) {
+  static int n;
+  (void)number;
+  if (n < ALLOWANCES)
+    wm_pulse_allow(++n);
+}
+
+/* Whoever sees an allowance has seen the pulse that came with it: nobody takes the end of a long
+ * step for a silence that was longer than is allowed. The timer strikes between any two
+ * instructions of the reader's. */
+static void test_allowance_and_pulse_together(void **state) {
+  (void)state;
+  const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+  uint64_t count, before = wm_pulse_count();
+  double allowed = 0;
+  bool good = true;
+  signal(SIGALRM, allow_more);
+  assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+  while (good && allowed < ALLOWANCES) {
+    wm_pulse_read(&count, &allowed);
+    good = (double)(count - before) >= allowed;
+  }
+  setitimer(ITIMER_REAL, &never, NULL);
+  assert_true(good);
+  wm_pulse_allow(0);
 }
 
 int main(void) {
@@ -152,6 +192,7 @@ int main(void) {
       cmocka_unit_test(test_codes),
       cmocka_unit_test(test_system_calls_go_on),
       cmocka_unit_test(test_pulse),
+      cmocka_unit_test(test_allowance_and_pulse_together),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,6 +36,8 @@ uint64_t wm_pulse_count(void);
  * calls that can't pulse (an eigendecomposition of a wide layer, a collective write of gigabytes).
  * 0 ends the allowance. Both are a pulse. */
 void wm_pulse_allow(double seconds);
-double wm_pulse_allowed(void);
+/* For who watches: pulses so far, and the allowance that holds. An allowance is never seen to have
+ * ended without the pulse that ended it. */
+void wm_pulse_read(uint64_t *count, double *allowed);
 
 #endif
