@@ -1,10 +1,20 @@
 #include "wanamaker/base/mem.h"
 
+#include "wanamaker/base/control.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, ZERO_PIECE = 64 << 20 /* between pulses */ };
+
+void wm_zero(void *memory, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += ZERO_PIECE) {
+    memset((char *)memory + i, 0, bytes - i < ZERO_PIECE ? bytes - i : ZERO_PIECE);
+    if (bytes > ZERO_PIECE)
+      wm_pulse();
+  }
+}
 
 wm_status_t wm_alloc(void **out, int64_t count, size_t size, const char *what, wm_error_t *err) {
   assert(count >= 0 && size > 0);
@@ -19,7 +29,7 @@ wm_status_t wm_alloc(void **out, int64_t count, size_t size, const char *what, w
   void *memory = aligned_alloc(ALIGNMENT, padded);
   if (memory == NULL)
     return wm_fail(err, WM_ENVIRONMENT, "%s: cannot allocate %zu bytes", what, padded);
-  memset(memory, 0, padded);
+  wm_zero(memory, padded);
   *out = memory;
   return WM_OK;
 }

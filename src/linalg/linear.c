@@ -1,4 +1,5 @@
 /* Dense layers in tiles of fixed height (gemm.h), on top of one of the backends. */
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/dtype.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/activation.h"
@@ -184,6 +185,7 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
     int64_t count = rows - first < linear->tile ? rows - first : linear->tile;
     const float *xt = x + first * linear->in;
     float *yt = y + first * linear->out;
+    wm_pulse();
     wm_status_t status = count == linear->tile ? run_tile(linear, xt, weight, yt, err)
                                                : run_tail(linear, xt, weight, count, yt, err);
     if (status != WM_OK)

@@ -65,7 +65,7 @@ void wm_gram_reset(wm_gram_t *gram) {
   wm_shared_sync(&gram->matrices);
   int64_t first, length;
   wm_partition(gram->matrices.bytes, gram->comm->node_size, gram->comm->node_rank, &first, &length);
-  memset((char *)gram->matrices.data + first, 0, (size_t)length);
+  wm_zero((char *)gram->matrices.data + first, (size_t)length);
   wm_shared_sync(&gram->matrices);
 }
 

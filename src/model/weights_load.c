@@ -9,7 +9,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { PIECE = 1 << 14 }; /* elements that are converted at a time when they are not kept */
+enum {
+  PIECE = 1 << 14, /* elements that are converted at a time when they are not kept */
+  SLICE = 1 << 22  /* elements between pulses: many nodes may share a slow disk */
+};
 
 /* --- places -------------------------------------------------------------------------------------
  */
@@ -112,15 +115,13 @@ static void fill(const wm_weights_t *w, const wm_want_t *want, wm_dtype_t dtype,
   }
 }
 
-/* This rank's part of one tensor: its copy, where there is one, and the check that it is finite, in
- * the file and in the copy's type, whose range may be smaller. */
-static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_comm_t *comm,
-                             wm_error_t *err) {
+/* Elements first .. first + n - 1 of one tensor: their copy, where there is one, and the check that
+ * they are finite, in the file and in the copy's type, whose range may be smaller. */
+static wm_status_t take_slice(const wm_weights_t *w, const wm_want_t *want, int64_t first,
+                              int64_t n, wm_error_t *err) {
   const wm_tensor_t *t = want->tensor;
-  int64_t first, n, bad = -1;
+  int64_t bad = -1;
   wm_dtype_t dtype = WM_DTYPE_F32;
-  wm_pulse();
-  wm_partition(t->elements, comm->node_size, comm->node_rank, &first, &n);
   char *window = w->window.data;
   if (want->rows_offset >= 0 && want->rows_offset != want->offset)
     fill(w, want, WM_DTYPE_F32, first, n,
@@ -138,6 +139,19 @@ static wm_status_t take_part(wm_weights_t *w, const wm_want_t *want, const wm_co
                    t->name, (long long)(first + bad),
                    dtype == WM_DTYPE_BF16 ? "bfloat16" : "float32");
   return WM_OK;
+}
+
+/* This rank's part of one tensor. */
+static wm_status_t take_part(const wm_weights_t *w, const wm_want_t *want, const wm_comm_t *comm,
+                             wm_error_t *err) {
+  int64_t first, n;
+  wm_status_t status = WM_OK;
+  wm_partition(want->tensor->elements, comm->node_size, comm->node_rank, &first, &n);
+  for (int64_t done = 0; done < n && status == WM_OK; done += SLICE) {
+    wm_pulse();
+    status = take_slice(w, want, first + done, n - done < SLICE ? n - done : SLICE, err);
+  }
+  return status;
 }
 
 static void set_pointers(const wm_weights_t *w, const wm_want_t *want) {

@@ -89,7 +89,7 @@ wm_status_t wm_shared_create(const wm_comm_t *comm, int64_t bytes, const char *w
   out->data = (void *)((address + SLACK - 1) / SLACK * SLACK);
   MPI_Win_lock_all(MPI_MODE_NOCHECK, out->window);
   if (comm->node_rank == 0)
-    memset(out->data, 0, (size_t)bytes);
+    wm_zero(out->data, (size_t)bytes);
   wm_shared_sync(out);
   return WM_OK;
 }

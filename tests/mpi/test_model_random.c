@@ -1,5 +1,6 @@
 /* Models with random weights: moments, the same bits for any number of ranks, and the way through
  * files back. A failed check ends the run at once. */
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/safetensors.h"
 #include "wanamaker/model/model.h"
@@ -86,6 +87,31 @@ static void losses_of_random(const wm_comm_t *c, const char *config, uint64_t se
   CHECK(wm_model_create_random(c, config, seed, &options, NULL, &model, &err) == WM_OK);
   losses(model, nll);
   wm_model_close(model);
+}
+
+static uint64_t pulses_of(const char *config) {
+  wm_model_t *model;
+  uint64_t before = wm_pulse_count();
+  CHECK(wm_model_create_random(self, config, SEED, &options, NULL, &model, &err) == WM_OK);
+  uint64_t count = wm_pulse_count() - before;
+  wm_model_close(model);
+  return count;
+}
+
+/* Slow disks take minutes over a large tensor: each is loaded with several pulses. */
+static void test_large_tensors_pulse(void **state) {
+  (void)state;
+  char *large = path_of("large.json"), *small = write_config(0);
+  if (comm->rank == 0) {
+    FILE *file = fopen(large, "w"); /* embeddings of 9.6 million elements, and 200 times fewer */
+    CHECK(file != NULL && fputs("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, "
+                                "\"n_head\": 3, \"n_positions\": 64, \"vocab_size\": 200003}",
+                                file) >= 0);
+    CHECK(fclose(file) == 0 && pulses_of(large) >= pulses_of(small) + 2);
+  }
+  MPI_Barrier(comm->world);
+  free(large);
+  free(small);
 }
 
 static void losses_of_files(const char *dir, double nll[ROWS]) {
@@ -297,6 +323,7 @@ int main(void) {
       cmocka_unit_test(test_any_number_of_ranks), cmocka_unit_test(test_f32_file),
       cmocka_unit_test(test_half_shards),         cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_published),           cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_large_tensors_pulse),
   };
   int provided;
   MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);

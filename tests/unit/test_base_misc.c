@@ -1,4 +1,5 @@
 /* Errors, memory, JSON, random numbers, hashes, log and progress. */
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/json.h"
 #include "wanamaker/base/log.h"
@@ -97,6 +98,21 @@ static void test_alloc(void **state) {
     memset(memory, 0xff, (size_t)(3 * n)); /* so that the next one has to be cleared */
     free(memory);
   }
+}
+
+/* Much memory takes its time: whoever watches sees that it comes. */
+static void test_much_memory_pulses(void **state) {
+  (void)state;
+  void *memory;
+  wm_error_t err = {0};
+  uint64_t before = wm_pulse_count();
+  assert_int_equal(wm_alloc(&memory, 1000, 1000, "array", &err), WM_OK);
+  free(memory);
+  assert_int_equal(wm_pulse_count(), before);
+  assert_int_equal(wm_alloc(&memory, (128 << 20) + 1, 1, "array", &err), WM_OK);
+  assert_int_equal(((char *)memory)[128 << 20], 0);
+  free(memory);
+  assert_int_equal(wm_pulse_count(), before + 3);
 }
 
 static void test_alloc_failure(void **state) {
@@ -472,6 +488,7 @@ int main(void) {
       cmocka_unit_test(test_messages_may_quote_themselves),
       cmocka_unit_test(test_status_names),
       cmocka_unit_test(test_alloc),
+      cmocka_unit_test(test_much_memory_pulses),
       cmocka_unit_test(test_alloc_failure),
       cmocka_unit_test(test_grow),
       cmocka_unit_test(test_texts),

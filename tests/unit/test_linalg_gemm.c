@@ -1,5 +1,6 @@
 /* Dense layers and small products against plain loops, and the promise that a row's bits depend on
  * that row alone. */
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/dtype.h"
 #include "wanamaker/base/rng.h"
 #include "wanamaker/linalg/cpu.h"
@@ -259,6 +260,19 @@ static void test_scratch_is_shared(void **state) {
   free(x), free(y), free(alone);
 }
 
+/* A tall product of a large layer may take minutes: it pulses at every tile. */
+static void test_tiles_pulse(void **state) {
+  (void)state;
+  float *x = random_array(200 * 5, 1), *w = random_array(5 * 6, 2), *y = random_array(200 * 6, 3);
+  wm_linear_t *layer = make_layer(5, 6, w, WM_WEIGHT_IN_OUT, NULL, WM_ACT_NONE, 48);
+  const int64_t tile = wm_linear_tile_rows(layer);
+  uint64_t before = wm_pulse_count();
+  apply(layer, x, 200, y);
+  assert_int_equal(wm_pulse_count() - before, (200 + tile - 1) / tile);
+  wm_linear_free(layer);
+  free(x), free(w), free(y);
+}
+
 static void test_refusal_names_what_is_missing(void **state) {
   (void)state;
   wm_error_t err = {0};
@@ -457,6 +471,7 @@ int main(void) {
       cmocka_unit_test(test_typed_products),
       cmocka_unit_test(test_operands_are_rounded),
       cmocka_unit_test(test_scratch_is_shared),
+      cmocka_unit_test(test_tiles_pulse),
       cmocka_unit_test(test_refusal_names_what_is_missing),
       cmocka_unit_test(test_compute_names),
       cmocka_unit_test(test_rows_are_independent),

@@ -17,6 +17,10 @@ wm_status_t wm_alloc(void **out, int64_t count, size_t size, const char *what, w
 wm_status_t wm_grow(void **buffer, int64_t *capacity, int64_t old_count, int64_t new_count,
                     size_t size, const char *what, wm_error_t *err);
 
+/* Zeroes memory that may be new: pages come at a gigabyte a second or so, so that it pulses
+ * (base/control.h). */
+void wm_zero(void *memory, size_t bytes);
+
 /* Formatted string on the heap (free() it); NULL only when memory is exhausted. */
 char *wm_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
