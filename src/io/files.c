@@ -127,21 +127,32 @@ static wm_status_t make_directories(char *path, wm_error_t *err) {
   }
 }
 
-static wm_status_t prove_writable(const char *path, wm_error_t *err) {
-  char *probe = wm_format("%s/.writable.XXXXXX", path);
-  if (probe == NULL)
-    return wm_fail(err, WM_ENVIRONMENT, "%s: no memory for a file name", path);
-  wm_status_t status = WM_OK;
-  int fd = mkstemp(probe);
-  if (fd < 0) {
-    status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot make a file in this directory: %s", path,
-                     strerror(errno));
-  } else {
-    close(fd);
-    unlink(probe);
+int wm_nameless_file(const char *directory) {
+  int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0 || errno == ENOENT)
+    return fd;
+  char *name =
+      wm_format("%s/.nameless.XXXXXX", directory); /* where the file system knows no such */
+  if (name == NULL) {
+    errno = ENOMEM;
+    return -1;
   }
-  free(probe);
-  return status;
+  fd = mkostemp(name, O_CLOEXEC);
+  int reason = errno;
+  if (fd >= 0)
+    unlink(name);
+  free(name);
+  errno = reason;
+  return fd;
+}
+
+static wm_status_t prove_writable(const char *path, wm_error_t *err) {
+  int fd = wm_nameless_file(path);
+  if (fd < 0)
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot make a file in this directory: %s", path,
+                   strerror(errno));
+  close(fd);
+  return WM_OK;
 }
 
 wm_status_t wm_directory_ready(const char *path, wm_error_t *err) {

@@ -2,6 +2,7 @@
 
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/io/files.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -45,16 +46,12 @@ static wm_status_t open_file(wm_spill_t *s, wm_error_t *err) {
   const char *slash = strrchr(s->beside, '/');
   int length = slash == NULL ? 1 : (int)(slash - s->beside) + 1; /* with the slash */
   const char *directory = slash == NULL ? "." : s->beside;
-  char *name = wm_format("%.*s/.spill.XXXXXX", length, directory);
   char *place = wm_format("%.*s", length, directory);
   int reason = ENOMEM;
-  if (name != NULL && place != NULL) {
-    s->fd = open(place, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (s->fd < 0 && (s->fd = mkostemp(name, O_CLOEXEC)) >= 0)
-      unlink(name);
+  if (place != NULL) {
+    s->fd = wm_nameless_file(place);
     reason = errno;
   }
-  free(name);
   free(place);
   return s->fd >= 0 ? WM_OK : fail(s, "make", strerror(reason), err);
 }

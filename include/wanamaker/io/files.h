@@ -32,6 +32,10 @@ uint64_t wm_map_stamp(const wm_map_t *map);
 void wm_map_guard(void);
 
 bool wm_file_exists(const char *path);
+/* Not collective. Descriptor of a new file without a name in `directory`, open for reading and
+ * writing: it is gone with the process, however that ends. -1 with errno on failure. */
+int wm_nameless_file(const char *directory);
+
 /* Makes `path` and its parents (0777 less umask) and proves it writable by making and removing a
  * file in it: WM_ENVIRONMENT otherwise. */
 wm_status_t wm_directory_ready(const char *path, wm_error_t *err);
