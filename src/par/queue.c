@@ -29,6 +29,7 @@ struct wm_queue {
   double *cost;          /* [n] */
   int64_t n;
   double deadline; /* of the round, by wm_seconds(); 0: none */
+  bool given;      /* an item has been given out in this round */
 
   /* this rank */
   int64_t current, returned; /* begun item, item to be given back; or NONE */
@@ -74,15 +75,17 @@ static bool is_mine(const wm_queue_t *q, int64_t item) {
   return q->served || q->owner[item] == q->comm->rank;
 }
 
-/* The next item that waits, or NONE when there is none or the round is over. */
+/* The next item that waits, or NONE when there is none or the round is over. However short a round
+ * is, it gives something out: else there could be rounds for ever. */
 static int64_t take(wm_queue_t *q) {
-  if (wm_stop_requested() || (q->deadline > 0 && wm_seconds() >= q->deadline))
+  if (wm_stop_requested() || (q->given && q->deadline > 0 && wm_seconds() >= q->deadline))
     return NONE;
   while (q->cursor < q->n && (q->state[q->cursor] != WAITING || !is_mine(q, q->cursor)))
     q->cursor++;
   if (q->cursor == q->n)
     return NONE;
   q->state[q->cursor] = GIVEN;
+  q->given = true;
   return q->cursor++;
 }
 
@@ -233,6 +236,7 @@ void wm_queue_open(wm_queue_t *q, double seconds) {
     pthread_mutex_lock(&q->lock);
   q->deadline = seconds > 0 ? wm_seconds() + seconds : 0;
   q->cursor = 0;
+  q->given = false;
   if (!q->served)
     deal(q);
   if (q->started) {

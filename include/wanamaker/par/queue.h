@@ -46,7 +46,8 @@ wm_status_t wm_queue_create(const wm_comm_t *comm, const double *cost, int64_t n
 /* Collective, between rounds. NULL is allowed. */
 void wm_queue_free(wm_queue_t *queue);
 
-/* Collective. Opens a round of `seconds` (<= 0: no limit). */
+/* Collective. Opens a round of `seconds` (<= 0: no limit), in which at least one item is given out
+ * if any is left. */
 void wm_queue_open(wm_queue_t *queue, double seconds);
 /* This rank's next item; false (and *item = -1) when the round is over for it. The item before it
  * counts as finished, unless it was given back. Not collective. */
