@@ -137,7 +137,7 @@ static wm_status_t explain(const wm_run_t *run, const wm_bench_options_t *o, con
     return status;
   const double forward = wm_bench_forward_flops(o, &arch);
   char once[32];
-  wm_stage_duration(run, forward * run->comm->size, once, sizeof once);
+  wm_stage_duration(run, forward * run->comm->size, 0, once, sizeof once);
   fprintf(run->out,
           "bench: %s\n  %s: %s, %" PRId64 " layers of width %" PRId64 ", random weights\n"
           "  %s\n  %" PRId64 " windows of %" PRId64

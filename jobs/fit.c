@@ -93,7 +93,7 @@ static wm_status_t explain(const wm_inputs_t *in, const wm_fit_options_t *o, con
       tokens * (double)plan.passes * (double)arch->n_layers * wm_arch_flops_layer(arch);
   double gram = tokens * layers * 3 * d * d;
   char duration[32];
-  wm_stage_duration(run, network + 3 * gram, duration, sizeof duration);
+  wm_stage_duration(run, network, 3 * gram, duration, sizeof duration);
   fprintf(
       run->out,
       "fit: %s\n  %" PRId64 " layers from %s\n  held out: %s\n"

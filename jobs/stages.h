@@ -17,14 +17,15 @@ wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err);
 /* Not collective. Will the sweep's layers exist and have surrogates, once fit.layers are fitted? */
 wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err);
 
-/* Collective. Operations per second of a short product on rank 0, the same number on all ranks; 0
- * if it can't be tried. */
+/* Collective. Operations per second of a short product of compute.type on rank 0, the same number
+ * on all ranks; 0 if it can't be tried. */
 double wm_stage_rate(const wm_run_t *run);
 /* compute.memory_gib in bytes; 0: no limit. */
 int64_t wm_memory_bytes(const wm_run_t *run);
 
-/* An estimate of how long `flops` operations, shared out over all ranks, take, e.g. "4 min", from
- * the rate of a short product on this rank. */
-void wm_stage_duration(const wm_run_t *run, double flops, char *text, size_t size);
+/* An estimate of how long `flops` operations of compute.type and f32_flops of float32, shared out
+ * over all ranks, take, e.g. "4 min", from the rates of short products on this rank. */
+void wm_stage_duration(const wm_run_t *run, double flops, double f32_flops, char *text,
+                       size_t size);
 
 #endif

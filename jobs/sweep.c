@@ -6,6 +6,7 @@
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
+#include "wanamaker/linalg/cpu.h"
 #include "wanamaker/measure/check.h"
 #include "wanamaker/measure/parts.h"
 #include "wanamaker/report/table.h"
@@ -210,6 +211,25 @@ static bool has_check(const job_t *j) {
          wm_config_int(j->in->run->config, "sweep.check_tokens") > 0;
 }
 
+/* Part of the sweep that is done again in float32. */
+static double check_share(const job_t *j) {
+  return has_check(j) ? wm_check_share(&j->text->blocks,
+                                       wm_config_int(j->in->run->config, "sweep.check_tokens"))
+                      : 0;
+}
+
+/* Of a node: the losses, and what the check adds to them. */
+static int64_t node_bytes(const job_t *j) {
+  const int64_t losses = j->variants.n * j->text->windows.n_predicted * (int64_t)sizeof(float);
+  const int64_t d = wm_model_arch(j->in->model)->d_model;
+  int64_t n;
+  wm_surrogates_layers(j->surrogates, &n);
+  if (!has_check(j))
+    return losses;
+  return losses + (int64_t)(check_share(j) * (double)losses) +
+         n * d * (d + 1) * (int64_t)sizeof(float);
+}
+
 /* Of all that the losses depend on. */
 static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
   const wm_variants_t *v = &j->variants;
@@ -236,7 +256,9 @@ static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
 
 static uint64_t stage_key(const job_t *j, const wm_sweep_plan_t *plan) {
   const wm_bootstrap_t *b = &j->options.bootstrap;
+  const wm_windows_t *w = &j->text->windows;
   uint64_t h = losses_key(j, plan);
+  h = wm_hash(w->document, (size_t)w->n * sizeof *w->document, h); /* /tokens/document */
   h = wm_hash(&b->resamples, sizeof b->resamples, h);
   h = wm_hash(&b->seed, sizeof b->seed, h);
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
@@ -246,10 +268,17 @@ static uint64_t stage_key(const job_t *j, const wm_sweep_plan_t *plan) {
   return wm_hash(&j->options.unit, sizeof j->options.unit, h);
 }
 
-/* Parts of another backend have other last digits. */
+/* Losses of another backend, build, kind of CPU or number of threads have other last digits: a
+ * result is of one of each. Rank 0's, equal on all ranks. Collective. */
 static uint64_t parts_key(const job_t *j, const wm_sweep_plan_t *plan) {
-  const char *backend = j->in->run->provenance.backend;
-  return wm_hash(backend, strlen(backend), losses_key(j, plan));
+  const wm_provenance_t *p = &j->in->run->provenance;
+  const char *const texts[] = {p->backend, p->commit, wm_cpu_features()};
+  uint64_t h = losses_key(j, plan);
+  for (int i = 0; i < 3; i++)
+    h = wm_hash(texts[i], strlen(texts[i]), h);
+  h = wm_hash(&p->threads, sizeof p->threads, h);
+  wm_broadcast(j->in->run->comm->world, 0, &h, sizeof h);
+  return h;
 }
 
 static wm_sweep_options_t read_options(const wm_run_t *run) {
@@ -272,22 +301,26 @@ static wm_status_t explain(const job_t *j, const wm_sweep_plan_t *plan, bool com
   if (run->comm->rank != 0)
     return WM_OK;
   char duration[32];
-  wm_stage_duration(run, plan->flops, duration, sizeof duration);
-  const double mib = 0x1p20;
-  double losses = (double)(j->variants.n * j->text->windows.n_predicted) * sizeof(float) / mib;
+  const double mib = 0x1p20, checked = check_share(j) * plan->flops;
+  wm_stage_duration(run, plan->flops, checked, duration, sizeof duration);
+  double losses = (double)node_bytes(j) / mib;
   double rank = (double)plan->bytes / mib;
-  int written =
-      fprintf(run->out,
-              "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
-              "  %" PRId64 " blocks, %" PRId64 " units of at most %" PRId64 " variant(s)\n"
-              "  memory: %.1f MiB a rank (compute.stack_rows %" PRId64
-              "), losses %.1f MiB a node; %.1f MiB "
-              "a node of %d ranks beside the weights\n"
-              "  %.3g operations (%.2f of separate evaluations); about %s\n",
-              complete ? "complete, would be skipped" : j->path, j->variants.n - 1,
-              j->text->windows.label, j->text->blocks.n, plan->units, plan->group, rank,
-              plan->stack_rows, losses, losses + rank * run->comm->node_size, run->comm->node_size,
-              plan->flops, plan->flops / plan->separate, duration);
+  int written = fprintf(
+      run->out,
+      "sweep: %s\n  %" PRId64 " variants and the full model on %s\n"
+      "  %" PRId64 " blocks, %" PRId64 " units of at most %" PRId64 " variant(s)\n"
+      "  memory: %.1f MiB a rank (compute.stack_rows %" PRId64
+      "), losses%s %.1f MiB a node; %.1f MiB "
+      "a node of %d ranks beside the weights\n"
+      "  %.3g operations (%.2f of separate evaluations)",
+      complete ? "complete, would be skipped" : j->path, j->variants.n - 1, j->text->windows.label,
+      j->text->blocks.n, plan->units, plan->group, rank, plan->stack_rows,
+      has_check(j) ? " and check" : "", losses, losses + rank * run->comm->node_size,
+      run->comm->node_size, plan->flops, plan->flops / plan->separate);
+  if (written > 0 && checked > 0)
+    written = fprintf(run->out, ", %.3g of the check in f32", checked);
+  if (written > 0)
+    written = fprintf(run->out, "; about %s\n", duration);
   return written > 0 ? WM_OK : wm_fail(err, WM_ENVIRONMENT, "cannot write to standard output");
 }
 
@@ -313,12 +346,23 @@ static wm_status_t check(job_t *j, const wm_sweep_t *sweep, wm_error_t *err) {
   WM_TRY(wm_surrogates_open(run->comm, j->surrogates_path, arch->n_layers, arch->d_model,
                             wm_config_int(run->config, "compute.tile_rows"), WM_COMPUTE_F32,
                             &surrogates, err));
+  if (wm_model_fingerprint(model) != wm_model_fingerprint(j->in->model)) {
+    status = wm_fail(err, WM_INPUT, "%s: changed while the sweep ran (it is another model now)",
+                     wm_config_string(run->config, "model.path"));
+    goto cleanup;
+  }
   WM_TRY(wm_check_run(sweep, model, surrogates, wm_tokens_ids(j->text->tokens),
                       wm_config_int(run->config, "sweep.check_tokens"), &j->options, run->log,
                       &j->check, err));
+  WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(model, err), err));
 cleanup:
   wm_surrogates_close(surrogates);
   wm_model_close(model);
+  if (status == WM_STOPPED)
+    wm_fail(err, WM_STOPPED,
+            "sweep: stopped during the check in f32; all losses are kept in %s, and the same "
+            "command goes on with the check",
+            j->parts);
   return status;
 }
 
@@ -327,10 +371,9 @@ cleanup:
 static wm_status_t check_memory(const job_t *j, const wm_sweep_plan_t *plan, wm_error_t *err) {
   const wm_run_t *run = j->in->run;
   const char *what = "the sweep's workspace and losses";
-  int64_t losses = j->variants.n * j->text->windows.n_predicted * (int64_t)sizeof(float);
   wm_status_t status = WM_OK;
   if (run->comm->node_rank == 0)
-    status = wm_memory_room_check(losses + plan->bytes * run->comm->node_size, what, err);
+    status = wm_memory_room_check(node_bytes(j) + plan->bytes * run->comm->node_size, what, err);
   status = wm_agree(run->comm->world, status, err);
   if (status != WM_OK && run->dry_run) {
     wm_log(run->log, WM_LOG_WARN, "%s", err->message);
@@ -431,6 +474,7 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
       err));
   j.options.parts = j.parts;
   j.options.parts_key = parts_key(&j, &plan);
+  j.options.keep_whole = has_check(&j);
   uint64_t key = stage_key(&j, &plan);
   bool complete = wm_stage_is_complete(run, j.path, key);
   if (!complete)

@@ -21,6 +21,16 @@ static int64_t sampled(const wm_blocks_t *all, int64_t count, int64_t i) {
   return (2 * i + 1) * all->n / (2 * count);
 }
 
+double wm_check_share(const wm_blocks_t *all, int64_t tokens) {
+  const int64_t count = sample_blocks(all, tokens), *offset = all->windows->position_offset;
+  int64_t sum = 0;
+  for (int64_t i = 0; i < count; i++) {
+    int64_t b = sampled(all, count, i);
+    sum += offset[all->first_window[b + 1]] - offset[all->first_window[b]];
+  }
+  return (double)sum / (double)all->windows->n_positions;
+}
+
 /* The sampled blocks as an evaluation of their own. `window`: room for the numbers of all windows.
  */
 static wm_status_t cut_sample(const wm_blocks_t *all, int64_t *window, wm_check_t *c,

@@ -36,7 +36,8 @@ static int64_t longest(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
 /* Bytes of a rank's trunk and published rows, for blocks of `rows`. */
 static int64_t scratch(const wm_model_t *model, int64_t rows, int64_t max_length) {
   const int64_t each = (int64_t)(3 * sizeof(float) + 2 * sizeof(double));
-  return rows * wm_model_arch(model)->d_model * each + wm_workspace_bytes(model, rows, max_length);
+  return rows * wm_model_arch(model)->d_model * each + wm_workspace_bytes(model, rows, max_length) +
+         wm_model_scratch_bytes(model);
 }
 
 wm_status_t wm_fit_scratch(const wm_model_t *model, const wm_blocks_t *fit,

@@ -56,13 +56,15 @@ wm_status_t wm_fit_stopped(const wm_fit_t *f, wm_error_t *err) {
 /* --- keeping ------------------------------------------------------------------------------------
  */
 
-/* Collective. A file in `folder` (made if need be) with the key. */
+/* Collective. A file in `folder` (made if need be) with the key, unless the model's files have been
+ * written to: then what would be kept is not that model's. */
 static wm_status_t begin_file(const wm_fit_t *f, const char *folder, int64_t number, uint64_t key,
                               wm_h5_t **out, wm_error_t *err) {
   char path[WM_PART_PATH_SIZE], text[KEY_SIZE];
   wm_status_t status;
   wm_part_path(folder, number, path);
   key_text(key, text);
+  WM_TRY(wm_agree(f->comm->world, wm_model_unchanged(f->model, err), err));
   WM_TRY(wm_part_folder(f->comm, folder, err));
   WM_TRY(wm_h5_create(f->comm->world, path, out, err));
   WM_TRY(wm_h5_set_string(*out, "/", "parts_key", text, err));

@@ -29,6 +29,10 @@ void wm_parts_share(wm_parts_t *parts) {
                   MPI_UINT64_T, MPI_BOR, parts->comm->world);
 }
 
+bool wm_parts_exist(const wm_parts_t *parts) {
+  return parts->exist;
+}
+
 int64_t wm_parts_losses(const wm_parts_t *parts) {
   int64_t sum = 0;
   for (int64_t c = 0; c < parts->n_cells; c++)
@@ -160,7 +164,7 @@ cleanup:
   return status;
 }
 
-/* Least number from p->next on that no part which counts has. */
+/* Least number from p->next on that no part has, but damaged ones. */
 static int64_t free_number(const wm_parts_t *p) {
   int64_t number = p->next;
   for (int64_t i = 0; i < p->n_used; i++)
@@ -183,6 +187,7 @@ wm_status_t wm_parts_publish(wm_parts_t *p, const float *nll, wm_error_t *err) {
   WM_TRY(wm_agree(p->comm->world, pack(p, nll, &k, err), err));
   WM_TRY(write_part(p, &k, path, err));
   p->next = number + 1;
+  p->exist = true;
   memset(p->fresh, 0, (size_t)wm_parts_words(p) * sizeof *p->fresh);
   wm_log(p->log, WM_LOG_INFO, "sweep: kept %.1f %% of the cells in %s in %.2f s",
          100.0 * (double)k.all_cells / (double)p->n_cells, path, wm_seconds() - start);

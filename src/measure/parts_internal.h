@@ -13,9 +13,10 @@ struct wm_parts {
   char key[17], cut[17];
   uint64_t *done;  /* bits [n_cells], cell = variant * blocks + block */
   uint64_t *fresh; /* the same: finished by this rank since the last part */
-  int64_t *used;   /* [n_used] numbers of parts that count, ascending */
+  int64_t *used;   /* [n_used] numbers of parts that are not damaged, ascending */
   int64_t n_used;
   int64_t next; /* least number that may be free */
+  bool exist;   /* parts hold cells of this sweep */
 };
 
 static inline bool wm_parts_bit(const uint64_t *bits, int64_t i) {

@@ -10,6 +10,7 @@
 /* One part while it is read: its cells, and where their losses begin. */
 typedef struct {
   wm_h5_t *file;
+  bool foreign; /* of another sweep */
   int64_t n;
   int64_t (*cells)[2]; /* [n] variant, block */
   int64_t *first;      /* [n + 1] */
@@ -18,12 +19,15 @@ typedef struct {
 enum { PIECE_LOSSES = 1 << 22 }; /* read at a time, more only for a larger cell */
 
 /* Collective. */
-static wm_status_t expect(wm_h5_t *file, const char *name, const char *expected, wm_error_t *err) {
+static wm_status_t expect(part_t *part, const char *name, const char *expected, wm_error_t *err) {
   char *found = NULL;
-  wm_status_t status = wm_h5_get_string(file, "/", name, &found, err);
-  if (status == WM_OK && strcmp(found, expected) != 0)
-    status = wm_fail(err, WM_INPUT, "%s: is of another sweep (%s %s, here %s)", wm_h5_path(file),
-                     name, found, expected);
+  wm_status_t status = wm_h5_get_string(part->file, "/", name, &found, err);
+  part->foreign = status == WM_OK && strcmp(found, expected) != 0;
+  if (part->foreign)
+    status = wm_fail(err, WM_INPUT,
+                     "%s: is of a sweep with other inputs, settings, threads, CPU or program "
+                     "(%s %s, here %s)",
+                     wm_h5_path(part->file), name, found, expected);
   free(found);
   return status;
 }
@@ -83,8 +87,8 @@ static wm_status_t open_part(const wm_parts_t *p, const char *path, part_t *part
   int64_t losses;
   wm_status_t status;
   WM_TRY(wm_h5_open(p->comm->world, path, &part->file, err));
-  WM_TRY(expect(part->file, "parts_key", p->key, err));
-  WM_TRY(expect(part->file, "cut", p->cut, err));
+  WM_TRY(expect(part, "parts_key", p->key, err));
+  WM_TRY(expect(part, "cut", p->cut, err));
   WM_TRY(read_cells(p, part, err));
   WM_TRY(wm_agree(p->comm->world, check_cells(p, part, err), err));
   WM_TRY(wm_h5_dims(part->file, "/nll", 1, &losses, err));
@@ -181,9 +185,10 @@ wm_status_t wm_parts_read(wm_parts_t *p, float *nll, wm_error_t *err) {
     if (status == WM_OK)
       status = read_losses(p, &part, nll, &why);
     close_part(&part);
-    if (status == WM_OK)
+    p->exist |= status == WM_OK;
+    if (status == WM_OK || status == WM_ENVIRONMENT || part.foreign)
       p->used[p->n_used++] = p->used[i];
-    else
+    if (status != WM_OK)
       wm_log(p->log, WM_LOG_WARN, "sweep: a part is left out: %s", why.message);
   }
   return WM_OK;

@@ -6,22 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- losses -------------------------------------------------------------------------------------
- */
-
-/* Every cell was written on one node and is zero on the others: a sum of bits is exact. */
-static void merge_nodes(wm_sweep_t *s) {
-  wm_shared_sync(&s->nll);
-  if (s->comm->node_rank == 0 && s->comm->node_count > 1) {
-    const int64_t piece = INT64_C(1) << 26, cells = s->nll.bytes / (int64_t)sizeof(uint32_t);
-    uint32_t *bits = s->nll.data;
-    for (int64_t i = 0; i < cells; i += piece)
-      MPI_Allreduce(MPI_IN_PLACE, bits + i, (int)(cells - i < piece ? cells - i : piece),
-                    MPI_UINT32_T, MPI_BOR, s->comm->leaders);
-  }
-  wm_shared_sync(&s->nll);
-}
-
 /* --- statistics ---------------------------------------------------------------------------------
  */
 
@@ -117,7 +101,6 @@ wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                             &out->nll, err);
   WM_TRY(wm_agree(comm->world, status, err));
   WM_TRY(wm_sweep_evaluate(out, model, surrogates, ids, options, log, err));
-  merge_nodes(out);
   WM_TRY(statistics(out, &options->bootstrap, err));
 cleanup:
   return status;

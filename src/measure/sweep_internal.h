@@ -39,7 +39,7 @@ wm_status_t wm_units_choose(const wm_arch_t *arch, const wm_variants_t *variants
  * ranks wait for those still at work. 0: any. */
 double wm_sweep_unit_flops(const wm_sweep_options_t *options, double rate);
 
-/* Collective. All cells into s->nll, round by round; see sweep.h. */
+/* Collective. All cells into s->nll of every node, round by round; see sweep.h. */
 wm_status_t wm_sweep_evaluate(wm_sweep_t *s, wm_model_t *model, const wm_surrogates_t *surrogates,
                               const int32_t *ids, const wm_sweep_options_t *options,
                               const wm_log_t *log, wm_error_t *err);

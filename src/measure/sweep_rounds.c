@@ -172,6 +172,36 @@ cleanup:
   return status;
 }
 
+/* Every cell was written on one node and is zero on the others: a sum of bits is exact. */
+static void merge_nodes(wm_sweep_t *s) {
+  wm_shared_sync(&s->nll);
+  if (s->comm->node_rank == 0 && s->comm->node_count > 1) {
+    const int64_t piece = INT64_C(1) << 26, cells = s->nll.bytes / (int64_t)sizeof(uint32_t);
+    uint32_t *bits = s->nll.data;
+    for (int64_t i = 0; i < cells; i += piece)
+      MPI_Allreduce(MPI_IN_PLACE, bits + i, (int)(cells - i < piece ? cells - i : piece),
+                    MPI_UINT32_T, MPI_BOR, s->comm->leaders);
+  }
+  wm_shared_sync(&s->nll);
+}
+
+/* Are the cells since the last part to be kept? All of them only where there is more to lose than
+ * the writing takes: else the result comes at once. */
+static bool is_worth_a_part(const rounds_t *r) {
+  return wm_parts_losses(r->parts) < all_losses(r) || r->options->keep_whole ||
+         wm_parts_exist(r->parts);
+}
+
+/* Collective. A part says of what its losses are; a model that is written to meanwhile is not that.
+ */
+static wm_status_t keep(rounds_t *r, wm_error_t *err) {
+  const wm_sweep_t *s = r->sweep;
+  wm_status_t status = WM_OK;
+  if (r->options->parts != NULL)
+    status = wm_agree(s->comm->world, wm_model_unchanged(s->model, err), err);
+  return status == WM_OK ? wm_parts_publish(r->parts, s->nll.data, err) : status;
+}
+
 static wm_status_t stopped(const rounds_t *r, wm_error_t *err) {
   if (r->options->parts == NULL)
     return wm_fail(err, WM_STOPPED, "sweep: stopped on request");
@@ -191,15 +221,14 @@ wm_status_t wm_sweep_evaluate(wm_sweep_t *s, wm_model_t *model, const wm_surroga
   while (wm_parts_losses(r.parts) < all_losses(&r)) {
     wm_round_t why;
     WM_TRY(run_round(&r, &why, err));
-    if (wm_parts_losses(r.parts) == all_losses(&r))
-      break; /* sweep.h5 comes at once */
-    if (why != WM_ROUND_DONE)
-      WM_TRY(wm_parts_publish(r.parts, s->nll.data, err));
-    if (why == WM_ROUND_STOPPED) {
+    if (is_worth_a_part(&r))
+      WM_TRY(keep(&r, err));
+    if (why == WM_ROUND_STOPPED && wm_parts_losses(r.parts) < all_losses(&r)) {
       status = stopped(&r, err);
       goto cleanup;
     }
   }
+  merge_nodes(s);
   wm_progress_finish(&r.progress);
 cleanup:
   destroy(&r);

@@ -1,31 +1,14 @@
 /* A model with bfloat16 products, and the check of a sweep against float32: the check's losses are
  * those that a float32 sweep of everything has at the same places, and its effects follow from
- * them. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+ * them. Ranks are two nodes. */
+#include "test_measure_fixture.h"
 
-#include <cmocka.h>
-
-#include "wanamaker/base/mem.h"
-#include "wanamaker/base/rng.h"
 #include "wanamaker/measure/check.h"
+#include "wanamaker/measure/fit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { N_TOKENS = 1400, BLOCK = 150, WINDOW = 48, TILE = 64, WANTED = 400, LAYERS = 2 };
-
-#define OK(call)                                                                                   \
-  do {                                                                                             \
-    wm_error_t ok_err = {0};                                                                       \
-    wm_error_t *err = &ok_err;                                                                     \
-    if ((call) != WM_OK)                                                                           \
-      fail_msg("%s: %s", #call, err->message);                                                     \
-  } while (0)
+enum { N_TOKENS = 1400, BLOCK = 150, WANTED = 400, LAYERS = 2 };
 
 typedef struct {
   wm_comm_t *comm;
@@ -38,13 +21,7 @@ typedef struct {
 static shared_t S;
 
 static wm_model_t *open_model(wm_compute_t compute, bool as_filed) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/demo_gpt2", getenv("WM_TEST_DATA"));
-  wm_model_options_t options = {
-      .tile_rows = TILE, .tile_vocab = 512, .compute = compute, .as_filed = as_filed};
-  wm_model_t *model = NULL;
-  OK(wm_model_open(S.comm, path, &options, NULL, &model, err));
-  return model;
+  return open_demo(S.comm, "demo_gpt2", compute, as_filed);
 }
 
 static wm_surrogates_t *make_surrogates(const wm_model_t *model) {
@@ -57,24 +34,12 @@ static wm_surrogates_t *make_surrogates(const wm_model_t *model) {
 
 static int set_up(void **state) {
   (void)state;
-  static const int64_t rows[2] = {0, N_TOKENS};
-  static const uint8_t flags[1] = {0};
-  OK(wm_comm_create(MPI_COMM_WORLD, &S.comm, err));
-  for (int64_t i = 0; i < N_TOKENS; i++) {
-    double u = wm_rng_uniform((wm_rng_t){7, 1}, (uint64_t)i);
-    S.ids[i] = (int32_t)(1500 * u * u * u);
-  }
-  wm_token_view_t view = {.name = "test",
-                          .encoding = "ids",
-                          .n_tokens = N_TOKENS,
-                          .n_rows = 1,
-                          .ids = S.ids,
-                          .row_first = rows,
-                          .row_flags = flags};
-  wm_protocol_t protocol = {WM_PROTOCOL_STREAM, WINDOW, WINDOW, 2};
-  wm_range_t range = {.name = "evaluation", .kind = WM_RANGE_TOKENS, .begin = 0, .end = N_TOKENS};
-  OK(wm_windows_create(&view, &protocol, &range, &S.windows, err));
-  OK(wm_blocks_create(&S.windows, BLOCK, &S.blocks, err));
+  wm_comm_t *world = NULL;
+  OK(wm_comm_create(MPI_COMM_WORLD, &world, err));
+  S.comm = two_nodes(world);
+  wm_comm_free(world);
+  draw_ids(S.ids, N_TOKENS);
+  cut_tokens(S.ids, N_TOKENS, 0, N_TOKENS, BLOCK, "evaluation", &S.windows, &S.blocks);
   OK(wm_variants_create(&S.variants, err));
   for (int64_t l = 0; l < LAYERS; l++)
     OK(wm_variants_add(&S.variants, &l, 1, 6, err));
@@ -158,6 +123,8 @@ static void test_check_is_a_part_of_a_float32_sweep(void **state) {
   OK(wm_check_run(&b, filed, plain_s, S.ids, WANTED, &options, NULL, &c, err));
   assert_true(c.n >= WANTED - BLOCK && c.n <= WANTED + BLOCK && c.n < S.windows.n_predicted);
   assert_true(c.token[0] > 0 && c.token[c.n - 1] < S.windows.n_predicted - 1); /* spread */
+  double share = wm_check_share(&S.blocks, WANTED);
+  assert_true(fabs(share - (double)c.windows.n_positions / (double)S.windows.n_positions) < 1e-12);
   for (int64_t v = 0; v < c.n_variants; v++)
     for (int64_t i = 0; i < c.n; i++) {
       const float *expected = (const float *)f.nll.data + v * S.windows.n_predicted + c.token[i];
@@ -170,6 +137,7 @@ static void test_check_is_a_part_of_a_float32_sweep(void **state) {
   assert_true(c.effects[0].delta == 0 && c.effects[0].standard_error > 0);
   OK(wm_check_run(&b, filed, plain_s, S.ids, INT64_C(1) << 40, &options, NULL, &all, err));
   assert_int_equal(all.n, S.windows.n_predicted);
+  assert_true(wm_check_share(&S.blocks, INT64_C(1) << 40) == 1);
   for (int64_t i = 0; i < all.n; i++)
     assert_int_equal(all.token[i], i);
   wm_check_destroy(&all);
@@ -197,6 +165,15 @@ static void test_rounded_weights_take_half(void **state) {
                   2 * matrices + 4 * floats + padding);
   int64_t largest = 512 > f ? 512 * d : f * d, rows = wm_gemm_tile_rows(TILE) * f;
   assert_int_equal(wm_model_scratch_bytes(model), (largest + rows) * (int64_t)sizeof(float));
+  /* The fit's plan counts what the products convert in. */
+  wm_model_t *plain = open_model(WM_COMPUTE_F32, false);
+  const wm_fit_options_t any = {0};
+  int64_t rounded_bytes, plain_bytes;
+  OK(wm_fit_scratch(model, &S.blocks, NULL, &any, &rounded_bytes, err));
+  OK(wm_fit_scratch(plain, &S.blocks, NULL, &any, &plain_bytes, err));
+  assert_int_equal(wm_model_scratch_bytes(plain), 0);
+  assert_int_equal(rounded_bytes - plain_bytes, wm_model_scratch_bytes(model));
+  wm_model_close(plain);
   wm_model_close(model);
   model = open_model(WM_COMPUTE_F32, true);
   assert_in_range(wm_model_shared_bytes(model), 4 * floats, 4 * floats + padding);

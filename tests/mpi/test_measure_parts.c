@@ -1,16 +1,9 @@
 /* Parts of a sweep and what a fit keeps: written by some ranks and used by others, damaged in every
  * way, and left behind by a stop. The result has to be, bit for bit, that of one undisturbed rank.
  * Losses that only parts can have given (MARK) show which cells were taken from where. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test_measure_fixture.h"
 
 #include "wanamaker/base/control.h"
-#include "wanamaker/base/mem.h"
-#include "wanamaker/base/rng.h"
 #include "wanamaker/base/timer.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/measure/evaluate.h"
@@ -20,12 +13,9 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { N_TOKENS = 1400, FIT_END = 900, BLOCK = 100, WINDOW = 48, TILE = 64 };
+enum { N_TOKENS = 1400, FIT_END = 900, BLOCK = 100 };
 enum { MARK = 1000 }; /* no loss is as large */
 static const uint64_t KEY = 77;
 
@@ -33,7 +23,7 @@ typedef struct {
   wm_comm_t *world, *self;
   wm_model_t *model, *alone; /* of the world, of this rank by itself */
   wm_surrogates_t *surrogates, *surrogates_alone;
-  char dir[200];
+  char dir[256];
   int32_t ids[N_TOKENS];
   wm_windows_t fit, evaluation;
   wm_blocks_t fit_blocks, blocks;
@@ -45,49 +35,17 @@ typedef struct {
 
 static shared_t S;
 
-#define OK(call)                                                                                   \
-  do {                                                                                             \
-    wm_error_t ok_err = {0};                                                                       \
-    wm_error_t *err = &ok_err;                                                                     \
-    if ((call) != WM_OK)                                                                           \
-      fail_msg("%s: %s", #call, err->message);                                                     \
-  } while (0)
-
 /* --- set-up -------------------------------------------------------------------------------------
  */
 
-static wm_model_t *open_model(const wm_comm_t *comm) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/demo_gpt2", getenv("WM_TEST_DATA"));
-  wm_model_options_t options = {.tile_rows = TILE, .tile_vocab = 512};
-  wm_model_t *model = NULL;
-  OK(wm_model_open(comm, path, &options, NULL, &model, err));
-  return model;
-}
-
 static void cut(int64_t begin, int64_t end, const char *name, wm_windows_t *w, wm_blocks_t *b) {
-  static const int64_t rows[2] = {0, N_TOKENS};
-  static const uint8_t flags[1] = {0};
-  wm_token_view_t view = {.name = "test",
-                          .encoding = "ids",
-                          .n_tokens = N_TOKENS,
-                          .n_rows = 1,
-                          .ids = S.ids,
-                          .row_first = rows,
-                          .row_flags = flags};
-  wm_protocol_t protocol = {WM_PROTOCOL_STREAM, WINDOW, WINDOW, 2};
-  wm_range_t range = {.name = name, .kind = WM_RANGE_TOKENS, .begin = begin, .end = end};
-  OK(wm_windows_create(&view, &protocol, &range, w, err));
-  OK(wm_blocks_create(w, BLOCK, b, err));
+  cut_tokens(S.ids, N_TOKENS, begin, end, BLOCK, name, w, b);
 }
 
 static wm_fit_options_t fit_options(const char *parts) {
-  static int64_t layers[64];
   int64_t n = wm_model_arch(S.model)->n_layers;
-  for (int64_t l = 0; l < n; l++)
-    layers[l] = l;
   return (wm_fit_options_t){.lambda = 0.01,
-                            .layers = layers,
+                            .layers = all_layers(n),
                             .n_layers = n,
                             .block = 24,
                             .gram_bytes = INT64_C(1) << 32,
@@ -110,14 +68,6 @@ static wm_status_t fit_to(const wm_comm_t *comm, wm_model_t *model, const wm_fit
   return status;
 }
 
-static wm_surrogates_t *open_surrogates(const wm_comm_t *comm, const wm_model_t *model,
-                                        const char *path) {
-  const wm_arch_t *arch = wm_model_arch(model);
-  wm_surrogates_t *s = NULL;
-  OK(wm_surrogates_open(comm, path, arch->n_layers, arch->d_model, TILE, WM_COMPUTE_F32, &s, err));
-  return s;
-}
-
 static wm_sweep_options_t options_with(const char *parts, double seconds) {
   return (wm_sweep_options_t){.stack_rows = 3 * BLOCK,
                               .unit = WM_UNIT_WINDOW,
@@ -138,22 +88,12 @@ static int set_up(void **state) {
   char path[512];
   OK(wm_comm_create(MPI_COMM_WORLD, &S.world, err));
   OK(wm_comm_create(MPI_COMM_SELF, &S.self, err));
-  if (S.world->rank == 0) { /* memory syncs at once, but nodes don't share it */
-    const char *base = getenv("WM_TEST_WORK");
-    if (base == NULL)
-      base = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    snprintf(S.dir, sizeof S.dir, "%s/wm_parts_XXXXXX", base);
-    assert_non_null(mkdtemp(S.dir));
-  }
-  wm_broadcast(S.world->world, 0, S.dir, sizeof S.dir);
-  for (int64_t i = 0; i < N_TOKENS; i++) {
-    double u = wm_rng_uniform((wm_rng_t){7, 1}, (uint64_t)i);
-    S.ids[i] = (int32_t)(1500 * u * u * u);
-  }
+  make_directory(S.world, S.dir);
+  draw_ids(S.ids, N_TOKENS);
   cut(0, FIT_END, "fit", &S.fit, &S.fit_blocks);
   cut(FIT_END, N_TOKENS, "evaluation", &S.evaluation, &S.blocks);
-  S.model = open_model(S.world);
-  S.alone = open_model(S.self);
+  S.model = open_demo(S.world, "demo_gpt2", WM_COMPUTE_F32, false);
+  S.alone = open_demo(S.self, "demo_gpt2", WM_COMPUTE_F32, false);
   wm_fit_options_t o = fit_options(NULL);
   OK(fit_to(S.world, S.model, &o, "surrogates", path, err));
   S.surrogates = open_surrogates(S.world, S.model, path);
@@ -178,10 +118,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  char command[300];
-  MPI_Barrier(MPI_COMM_WORLD);
-  snprintf(command, sizeof command, "rm -r '%s'", S.dir);
-  if (S.world->rank == 0 && system(command) != 0)
+  if (remove_directory(S.world, S.dir) != 0)
     return 1;
   free(S.expected);
   wm_variants_destroy(&S.variants);
@@ -366,12 +303,70 @@ static void rounds_leave_parts(void **state) {
     wm_h5_close(file);
     cells += dims[0];
   }
-  assert_true(cells > 0 && cells < S.cells); /* the last round goes into the result */
+  assert_int_equal(cells, S.cells); /* the last round's too: statistics follow */
   part_path(dir, 0, path);
   damage(path, false);
   expect_resumed(dir, 0, 0, 0);
   wm_parts_remove(S.world, dir);
   assert_false(exists(dir));
+}
+
+/* Without rounds nothing is kept, unless work follows that could be stopped. */
+static void all_is_kept_for_what_follows(void **state) {
+  (void)state;
+  char path[400];
+  wm_sweep_t s;
+  wm_sweep_options_t o = options_with(folder("whole"), 0);
+  part_path(o.parts, 0, path);
+  OK(sweep_world(&S.blocks, &o, &s, err));
+  wm_sweep_destroy(&s);
+  assert_false(exists(path));
+  o.keep_whole = true;
+  OK(sweep_world(&S.blocks, &o, &s, err));
+  wm_sweep_destroy(&s);
+  assert_true(exists(path));
+  OK(sweep_world(&S.blocks, &o, &s, err));
+  assert_int_equal(s.units_evaluated, 0);
+  assert_memory_equal(s.nll.data, S.expected, (size_t)S.losses * sizeof(float));
+  wm_sweep_destroy(&s);
+}
+
+/* A model that is written to while it is used: what was computed is not kept as its. */
+static void nothing_is_kept_of_a_changed_model(void **state) {
+  (void)state;
+  char dir[300], weights[400], part[400], command[1200], result[512];
+  snprintf(dir, sizeof dir, "%s/model", S.dir);
+  snprintf(weights, sizeof weights, "%s/model.safetensors", dir);
+  snprintf(command, sizeof command, "cp -r '%s/demo_gpt2' '%s'", getenv("WM_TEST_DATA"), dir);
+  if (S.world->rank == 0)
+    assert_int_equal(system(command), 0);
+  MPI_Barrier(S.world->world);
+  wm_model_t *model = open_typed(S.world, dir, WM_COMPUTE_F32, false);
+  wm_sleep(0.05); /* file systems' clocks are coarse */
+  if (S.world->rank == 0) {
+    FILE *f = fopen(weights, "r+b");
+    assert_non_null(f);
+    int byte = fgetc(f);
+    rewind(f);
+    fputc(byte, f);
+    fclose(f);
+  }
+  MPI_Barrier(S.world->world);
+  wm_sweep_t s;
+  wm_error_t why = {0};
+  wm_sweep_options_t o = options_with(folder("changed"), 1e-6);
+  assert_int_equal(
+      wm_sweep_run(S.world, model, S.surrogates, &S.variants, &S.blocks, S.ids, &o, NULL, &s, &why),
+      WM_INPUT);
+  wm_sweep_destroy(&s);
+  assert_non_null(strstr(why.message, "changed while it was read"));
+  part_path(o.parts, 0, part);
+  assert_false(exists(part));
+  wm_fit_options_t fit = fit_options(folder("changed_fit"));
+  assert_int_equal(fit_to(S.world, model, &fit, "changed", result, &why), WM_INPUT);
+  snprintf(command, sizeof command, "%s/gram/0000.h5", fit.parts);
+  assert_false(exists(command));
+  wm_model_close(model);
 }
 
 /* The second of two parts is bad in some way: the first one is used, the second is not, and a part
@@ -451,6 +446,21 @@ static void foreign_parts_are_left_out(void **state) {
   const char *dir = folder("foreign");
   write_part(S.world, dir, KEY + 1, 4, 1, MARK);
   expect_resumed(dir, 0, 0, 0);
+  /* they stay, for their settings may come back; ours go beside them */
+  char foreign[400], own[400];
+  part_path(dir, 0, foreign);
+  part_path(dir, 1, own);
+  write_part(S.world, dir, KEY, 4, 2, 2 * MARK);
+  assert_true(exists(own));
+  expect_resumed(dir, 4, 2, 2 * MARK);
+  wm_h5_t *file = NULL;
+  char *key = NULL, expected[17];
+  snprintf(expected, sizeof expected, "%016llx", (unsigned long long)KEY + 1);
+  OK(wm_h5_open(S.world->world, foreign, &file, err));
+  OK(wm_h5_get_string(file, "/", "parts_key", &key, err));
+  assert_string_equal(key, expected);
+  free(key);
+  wm_h5_close(file);
   /* the same key, another cut */
   wm_blocks_t other;
   wm_sweep_t s;
@@ -710,6 +720,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(parts_of_one_rank_serve_all),
       cmocka_unit_test(parts_of_all_ranks_serve_one),
       cmocka_unit_test(rounds_leave_parts),
+      cmocka_unit_test(all_is_kept_for_what_follows),
+      cmocka_unit_test(nothing_is_kept_of_a_changed_model),
       cmocka_unit_test(bad_parts_are_left_out),
       cmocka_unit_test(foreign_parts_are_left_out),
       cmocka_unit_test(first_of_two_parts_counts),

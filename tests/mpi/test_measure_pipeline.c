@@ -1,33 +1,22 @@
 /* Fit and sweep on a trained model: ranks against one rank, stacked branches against one model at a
  * time, passes and grids against each other. Every rank also works alone on MPI_COMM_SELF; the two
  * results are compared in the process. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "test_measure_fixture.h"
 
 #include "../unit/row_order.h"
-#include "wanamaker/base/mem.h"
-#include "wanamaker/base/rng.h"
 #include "wanamaker/measure/evaluate.h"
 #include "wanamaker/measure/fit.h"
 #include "wanamaker/measure/sweep.h"
 #include "wanamaker/model/kernels.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
-enum { N_TOKENS = 2600, FIT_END = 1500, HELDOUT_END = 2000, BLOCK = 200, WINDOW = 48, TILE = 64 };
+enum { N_TOKENS = 2600, FIT_END = 1500, HELDOUT_END = 2000, BLOCK = 200 };
 
 /* What all tests share: built once by the group's set-up. */
 typedef struct {
   wm_comm_t *world, *self;
   char dir[256];
-  const char *data;
   int32_t ids[N_TOKENS];
   wm_windows_t fit, heldout, evaluation;
   wm_blocks_t fit_blocks, heldout_blocks, evaluation_blocks;
@@ -35,54 +24,20 @@ typedef struct {
 
 static shared_t S;
 
-#define OK(call)                                                                                   \
-  do {                                                                                             \
-    wm_error_t ok_err = {0};                                                                       \
-    wm_error_t *err = &ok_err;                                                                     \
-    if ((call) != WM_OK)                                                                           \
-      fail_msg("%s: %s", #call, err->message);                                                     \
-  } while (0)
-
 static wm_model_t *open_model(const wm_comm_t *comm, const char *name) {
-  char path[512];
-  snprintf(path, sizeof path, "%s/%s", S.data, name);
-  wm_model_options_t options = {.tile_rows = TILE, .tile_vocab = 512};
-  wm_model_t *model = NULL;
-  OK(wm_model_open(comm, path, &options, NULL, &model, err));
-  return model;
+  return open_demo(comm, name, WM_COMPUTE_F32, false);
 }
 
 static void cut(int64_t begin, int64_t end, const char *name, wm_windows_t *w, wm_blocks_t *b) {
-  static const int64_t rows[2] = {0, N_TOKENS};
-  static const uint8_t flags[1] = {0};
-  wm_token_view_t view = {.name = "test",
-                          .encoding = "ids",
-                          .n_tokens = N_TOKENS,
-                          .n_rows = 1,
-                          .ids = S.ids,
-                          .row_first = rows,
-                          .row_flags = flags};
-  wm_protocol_t protocol = {WM_PROTOCOL_STREAM, WINDOW, WINDOW, 2};
-  wm_range_t range = {.name = name, .kind = WM_RANGE_TOKENS, .begin = begin, .end = end};
-  OK(wm_windows_create(&view, &protocol, &range, w, err));
-  OK(wm_blocks_create(w, BLOCK, b, err));
+  cut_tokens(S.ids, N_TOKENS, begin, end, BLOCK, name, w, b);
 }
 
 static int set_up(void **state) {
   (void)state;
   OK(wm_comm_create(MPI_COMM_WORLD, &S.world, err));
   OK(wm_comm_create(MPI_COMM_SELF, &S.self, err));
-  S.data = getenv("WM_TEST_DATA");
-  assert_non_null(S.data);
-  if (S.world->rank == 0) {
-    strcpy(S.dir, "/tmp/wm_pipeline_XXXXXX");
-    assert_non_null(mkdtemp(S.dir));
-  }
-  wm_broadcast(S.world->world, 0, S.dir, sizeof S.dir);
-  for (int64_t i = 0; i < N_TOKENS; i++) { /* low ids are more frequent, as in text */
-    double u = wm_rng_uniform((wm_rng_t){7, 1}, (uint64_t)i);
-    S.ids[i] = (int32_t)(1500 * u * u * u);
-  }
+  make_directory(S.world, S.dir);
+  draw_ids(S.ids, N_TOKENS);
   cut(0, FIT_END, "fit", &S.fit, &S.fit_blocks);
   cut(FIT_END, HELDOUT_END, "validation", &S.heldout, &S.heldout_blocks);
   cut(HELDOUT_END, N_TOKENS, "evaluation", &S.evaluation, &S.evaluation_blocks);
@@ -91,13 +46,8 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (S.world->rank == 0) {
-    char command[300];
-    snprintf(command, sizeof command, "rm -r '%s'", S.dir);
-    if (system(command) != 0)
-      return 1;
-  }
+  if (remove_directory(S.world, S.dir) != 0)
+    return 1;
   wm_blocks_destroy(&S.fit_blocks);
   wm_blocks_destroy(&S.heldout_blocks);
   wm_blocks_destroy(&S.evaluation_blocks);
@@ -111,16 +61,13 @@ static int tear_down(void **state) {
 
 static const double LAMBDAS[] = {0.01, 1.0, 1000.0};
 
-static wm_fit_options_t all_layers(const wm_model_t *model) {
-  static int64_t layers[64];
+static wm_fit_options_t fit_all(const wm_model_t *model) {
   int64_t n = wm_model_arch(model)->n_layers;
-  for (int64_t l = 0; l < n; l++)
-    layers[l] = l;
   return (wm_fit_options_t){.lambda = 0.01,
                             .lambdas = LAMBDAS,
                             .n_lambdas = 3,
                             .spectrum = true,
-                            .layers = layers,
+                            .layers = all_layers(n),
                             .n_layers = n,
                             .block = 24,
                             .gram_bytes = INT64_C(1) << 32};
@@ -137,26 +84,12 @@ static void fit_to(const wm_comm_t *comm, wm_model_t *model, const wm_fit_option
   OK(wm_h5_publish(file, err));
 }
 
-static wm_surrogates_t *open_surrogates(const wm_comm_t *comm, const wm_model_t *model,
-                                        const char *path) {
-  const wm_arch_t *a = wm_model_arch(model);
-  wm_surrogates_t *s = NULL;
-  OK(wm_surrogates_open(comm, path, a->n_layers, a->d_model, TILE, WM_COMPUTE_F32, &s, err));
-  return s;
-}
-
 /* [rows, D] MLP inputs x and outputs y of a layer for block 0 of the evaluation. */
 typedef struct {
   int64_t rows, d;
   float *x, *y;
   double scale; /* root mean square of y */
 } io_t;
-
-static void *zeroed(int64_t count, size_t size) {
-  void *memory = NULL;
-  OK(wm_alloc(&memory, count, size, "test", err));
-  return memory;
-}
 
 static void mlp_io(wm_model_t *model, const wm_blocks_t *blocks, int64_t layer, io_t *io) {
   wm_block_t block;
@@ -232,7 +165,7 @@ static const double PREDICTION_BOUND = 1e-9;
 static void fit_agrees_across_ranks(void **state) {
   const char *name = *state;
   wm_model_t *world = open_model(S.world, name), *self = open_model(S.self, name);
-  wm_fit_options_t o = all_layers(world);
+  wm_fit_options_t o = fit_all(world);
   wm_fit_summary_t a[64], b[64];
   char pa[512], pb[512];
   fit_to(S.world, world, &o, "ranks", pa, a);
@@ -255,7 +188,7 @@ static void fit_agrees_across_ranks(void **state) {
 /* Passes over layer groups give the bits of a single pass. */
 static void layer_groups_change_nothing(void **state) {
   wm_model_t *model = open_model(S.world, *state);
-  wm_fit_options_t o = all_layers(model);
+  wm_fit_options_t o = fit_all(model);
   wm_fit_summary_t a[64], b[64];
   char pa[512], pb[512];
   fit_to(S.world, model, &o, "whole", pa, a);
@@ -278,7 +211,7 @@ static void layer_groups_change_nothing(void **state) {
 static void grids_agree(void **state) {
   static const int grids[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {2, 2}};
   wm_model_t *model = open_model(S.world, *state), *self = open_model(S.self, *state);
-  wm_fit_options_t o = all_layers(model);
+  wm_fit_options_t o = fit_all(model);
   wm_fit_summary_t s[64];
   char first[512] = "", path[512], name[32];
   for (int g = 0; g < 5; g++) {
@@ -299,7 +232,7 @@ static void grids_agree(void **state) {
 /* R^2 from Gram matrices against R^2 from the predictions themselves, on held-out rows. */
 static void heldout_r2_is_that_of_predictions(void **state) {
   wm_model_t *model = open_model(S.self, *state);
-  wm_fit_options_t o = all_layers(model);
+  wm_fit_options_t o = fit_all(model);
   wm_fit_summary_t s[64];
   char path[512];
   wm_blocks_t one;
@@ -362,7 +295,7 @@ static void alone(wm_model_t *model, const wm_surrogates_t *surrogates, const wm
 static void stacked_branches_equal_single_models(void **state) {
   skip_if_blas_tells_rows_apart();
   wm_model_t *model = open_model(S.self, *state);
-  wm_fit_options_t o = all_layers(model);
+  wm_fit_options_t o = fit_all(model);
   wm_fit_summary_t s[64];
   char path[512];
   fit_to(S.self, model, &o, "stack", path, s);
@@ -414,7 +347,7 @@ static void run_sweep(const wm_comm_t *comm, wm_model_t *model, const wm_surroga
  * of a product are independent, for any grouping of the variants. */
 static void sweep_is_bitwise_equal(void **state) {
   wm_model_t *world = open_model(S.world, *state), *self = open_model(S.self, *state);
-  wm_fit_options_t o = all_layers(world);
+  wm_fit_options_t o = fit_all(world);
   wm_fit_summary_t s[64];
   char path[512];
   fit_to(S.world, world, &o, "sweep", path, s);

@@ -31,6 +31,9 @@ typedef struct {
   wm_check_effect_t *effects; /* [V] */
 } wm_check_t;
 
+/* Not collective. Part of a sweep's work (0 to 1) that a check of so many tokens does again. */
+double wm_check_share(const wm_blocks_t *blocks, int64_t tokens);
+
 /* Collective over comm->world. `sweep` has its losses; `model` and `surrogates` are those of the
  * sweep with float32 products. About `tokens` > 0 predictions are sampled, in whole blocks.
  * Of `options` the memory and the cut into groups count; a stop request ends it with WM_STOPPED.

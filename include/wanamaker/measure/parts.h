@@ -10,7 +10,8 @@
  *     attributes parts_key (what the losses depend on) and cut (hash of the cut into blocks)
  *
  * A part counts only when it is whole (checksums) and of the same key and cut. One that isn't is
- * named in the log, left out, and its number given to a later part. Ranks may differ in number from
+ * named in the log and left out; the number of a damaged one is given to a later part, while one of
+ * another sweep stays (its settings may come back). Ranks may differ in number from
  * those that wrote it. A cell that several parts hold is taken from the first.
  */
 #ifndef WANAMAKER_MEASURE_PARTS_H
@@ -44,6 +45,8 @@ bool wm_parts_has(const wm_parts_t *parts, int64_t variant, int64_t block);
 void wm_parts_add(wm_parts_t *parts, int64_t variant, int64_t block);
 /* Collective. All ranks know of all cells afterwards. */
 void wm_parts_share(wm_parts_t *parts);
+/* Do parts hold cells of this sweep? Equal on all ranks. */
+bool wm_parts_exist(const wm_parts_t *parts);
 /* Losses that are there, of all V * N, as far as this rank knows. */
 int64_t wm_parts_losses(const wm_parts_t *parts);
 

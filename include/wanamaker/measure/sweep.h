@@ -41,6 +41,7 @@ typedef struct {
   const char *parts;         /* folder of the parts; NULL: none are kept. Borrowed */
   uint64_t parts_key;        /* of all that the losses depend on, but the cut into blocks */
   double checkpoint_seconds; /* between parts; 0: only when stopped */
+  bool keep_whole;           /* a part holds all cells in the end, for work that follows */
   wm_unit_kind_t unit;
   wm_bootstrap_t bootstrap;
 } wm_sweep_options_t;
@@ -62,9 +63,10 @@ typedef struct {
 
 /* Collective over comm->world. Evaluates all variants (ordered by first changed layer) on `blocks`
  * of the corpus `ids`, from the parts on that an earlier run left, and the statistics. WM_NUMERICAL
- * if a loss of the full model is not finite; WM_STOPPED after a stop request, when a part has been
- * published. The caller removes the parts (wm_parts_remove) when it has published the result.
- * Destroy with wm_sweep_destroy (collective), also after a failure. */
+ * if a loss of the full model is not finite; WM_INPUT if the model's files were written to before a
+ * part; WM_STOPPED after a stop request, when a part has been published. The caller removes the
+ * parts (wm_parts_remove) when it has published the result. Destroy with wm_sweep_destroy
+ * (collective), also after a failure. */
 wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                          const wm_surrogates_t *surrogates, const wm_variants_t *variants,
                          const wm_blocks_t *blocks, const int32_t *ids,
