@@ -19,11 +19,11 @@ typedef struct {
 
 /* Zero-initialise; wm_vocabulary_destroy. */
 typedef struct {
-  int64_t size;          /* largest id + 1 */
-  int64_t model_size;    /* entries of the BPE model alone */
-  int64_t *offset;       /* [size] where the bytes of a token begin in `bytes` */
-  int64_t *length;       /* [size] their number, -1 for an id that no token has */
-  wm_string_t bytes;     /* what tokens decode to */
+  int64_t size;       /* largest id + 1 */
+  int64_t model_size; /* entries of the BPE model alone */
+  int64_t *offset;    /* [size] where the bytes of a token begin in `bytes` */
+  int64_t *length;    /* [size] their number, -1 for an id that no token has */
+  wm_string_t bytes;  /* what tokens decode to */
   /* [size] bytes of the text that a token covers in a word, 0 for one that no word gives. An added
    * token that the model has too decodes to its content, but is its bytes in a word. */
   int64_t *word_length;
