@@ -359,10 +359,6 @@ uint64_t wm_text_fingerprint(const wm_text_t *text, uint64_t seed) {
   return wm_hash(w->first_predicted, (size_t)w->n * sizeof *w->first_predicted, h);
 }
 
-static void key_text(uint64_t key, char *text) {
-  snprintf(text, WM_STAGE_KEY_SIZE, "%016" PRIx64, key);
-}
-
 static bool attributes_are(wm_h5_t *file, int n, const char *const *names,
                            const char *const *values) {
   bool equal = true;
@@ -396,14 +392,14 @@ bool wm_result_matches(const wm_run_t *run, const char *path, bool verify, int n
 
 bool wm_stage_is_complete(const wm_run_t *run, const char *path, uint64_t key) {
   char text[WM_STAGE_KEY_SIZE];
-  key_text(key, text);
+  wm_hash_text(key, text);
   return wm_result_matches(run, path, true, 1, (const char *const[]){"stage_key"},
                            (const char *const[]){text});
 }
 
 static wm_status_t set_hash(wm_h5_t *file, const char *name, uint64_t value, wm_error_t *err) {
   char text[WM_STAGE_KEY_SIZE];
-  key_text(value, text);
+  wm_hash_text(value, text);
   return wm_h5_set_string(file, "/", name, text, err);
 }
 
@@ -519,7 +515,7 @@ static wm_status_t expect_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t r
   snprintf(name, sizeof name, "text_fingerprint_%s", wm_role_name(role));
   snprintf(shown, sizeof shown, "range_%s", wm_role_name(role));
   range_text(text, range);
-  key_text(wm_text_fingerprint(text, 0), key);
+  wm_hash_text(wm_text_fingerprint(text, 0), key);
   return expect(in, file, name, text->present ? key : "none", shown, range, err);
 }
 
@@ -532,7 +528,7 @@ wm_status_t wm_stage_same_fit(const wm_inputs_t *in, const char *path, wm_error_
     return status;
   const char *version = in->run->provenance.version;
   WM_TRY(expect(in, file, "version", version, "version", version, err));
-  key_text(wm_model_fingerprint(in->model), model);
+  wm_hash_text(wm_model_fingerprint(in->model), model);
   WM_TRY(expect(in, file, "model_fingerprint", model, "model",
                 wm_config_string(in->run->config, "model.path"), err));
   const char *compute = wm_compute_name(wm_compute_of(in->run));

@@ -1,6 +1,7 @@
 /* tokenize: the corpora into tokens.h5 files (method.md, section 3). */
 #include "inputs.h"
 #include "stages.h"
+#include "wanamaker/base/hash.h"
 #include "wanamaker/base/progress.h"
 #include "wanamaker/base/timer.h"
 #include "wanamaker/io/files.h"
@@ -57,8 +58,8 @@ static bool is_complete(const wm_run_t *run, const char *path, const origin_t *o
                         bool verify) {
   static const char *const names[] = {"corpus_fingerprint", "tokenizer_fingerprint", "encoding"};
   char corpus[WM_STAGE_KEY_SIZE], tokenizer[WM_STAGE_KEY_SIZE];
-  snprintf(corpus, sizeof corpus, "%016" PRIx64, origin->corpus);
-  snprintf(tokenizer, sizeof tokenizer, "%016" PRIx64, origin->tokenizer);
+  wm_hash_text(origin->corpus, corpus);
+  wm_hash_text(origin->tokenizer, tokenizer);
   return wm_result_matches(
       run, path, verify, 3, names,
       (const char *const[]){corpus, tokenizer, origin->ids ? "ids" : wm_encoding_of(run)});
@@ -190,7 +191,7 @@ static wm_status_t compare_tokenizer(const char *path, const char *found, const 
   wm_status_t status = wm_tokenizer_open(dir, &tokenizer, err);
   if (status != WM_OK)
     return status;
-  snprintf(here, sizeof here, "%016" PRIx64, wm_tokenizer_fingerprint(tokenizer));
+  wm_hash_text(wm_tokenizer_fingerprint(tokenizer), here);
   wm_tokenizer_close(tokenizer);
   if (strcmp(found, here) != 0)
     return wm_fail(err, WM_INPUT,

@@ -3,6 +3,7 @@
  * Where a rank's tokens lie in the file is known only when all ranks have counted theirs. Until
  * then each keeps them in spills; then all copy from the spills, block by block, in as many
  * collective rounds as the rank with most blocks needs. */
+#include "wanamaker/base/hash.h"
 #include "wanamaker/io/tokens.h"
 
 #include "spill.h"
@@ -107,8 +108,8 @@ cleanup:
 /* Collective. */
 static wm_status_t write_attributes(wm_h5_t *file, const wm_tokens_info_t *info, wm_error_t *err) {
   char corpus_hash[17], tokenizer_hash[17];
-  snprintf(corpus_hash, sizeof corpus_hash, "%016" PRIx64, info->corpus_fingerprint);
-  snprintf(tokenizer_hash, sizeof tokenizer_hash, "%016" PRIx64, info->tokenizer_fingerprint);
+  wm_hash_text(info->corpus_fingerprint, corpus_hash);
+  wm_hash_text(info->tokenizer_fingerprint, tokenizer_hash);
   wm_status_t status;
   WM_TRY(wm_h5_set_string(file, "/", "encoding", info->encoding, err));
   WM_TRY(wm_h5_set_string(file, "/", "corpus", info->corpus, err));

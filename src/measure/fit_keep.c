@@ -12,11 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_SIZE = 17, GENERATIONS = 2, FOLDER_SIZE = WM_PART_PATH_SIZE };
-
-static void key_text(uint64_t key, char text[KEY_SIZE]) {
-  snprintf(text, KEY_SIZE, "%016" PRIx64, key);
-}
+enum { GENERATIONS = 2, FOLDER_SIZE = WM_PART_PATH_SIZE };
 
 /* What sums at a position depend on beside what surrogates do: the cut into blocks and groups. */
 static uint64_t sums_key(const wm_fit_t *f) {
@@ -60,10 +56,10 @@ wm_status_t wm_fit_stopped(const wm_fit_t *f, wm_error_t *err) {
  * written to: then what would be kept is not that model's. */
 static wm_status_t begin_file(const wm_fit_t *f, const char *folder, int64_t number, uint64_t key,
                               wm_h5_t **out, wm_error_t *err) {
-  char path[WM_PART_PATH_SIZE], text[KEY_SIZE];
+  char path[WM_PART_PATH_SIZE], text[WM_HASH_TEXT];
   wm_status_t status;
   wm_part_path(folder, number, path);
-  key_text(key, text);
+  wm_hash_text(key, text);
   WM_TRY(wm_agree(f->comm->world, wm_model_unchanged(f->model, err), err));
   WM_TRY(wm_part_folder(f->comm, folder, err));
   WM_TRY(wm_h5_create(f->comm->world, path, out, err));
@@ -169,9 +165,9 @@ void wm_fit_remove_parts(const wm_comm_t *comm, const char *folder) {
 /* Collective. A whole file with the key. */
 static wm_status_t open_file(const wm_fit_t *f, const char *path, uint64_t key, wm_h5_t **out,
                              wm_error_t *err) {
-  char expected[KEY_SIZE], *found = NULL;
+  char expected[WM_HASH_TEXT], *found = NULL;
   wm_status_t status;
-  key_text(key, expected);
+  wm_hash_text(key, expected);
   WM_TRY(wm_h5_open(f->comm->world, path, out, err));
   WM_TRY(wm_h5_get_string(*out, "/", "parts_key", &found, err));
   if (strcmp(found, expected) != 0)

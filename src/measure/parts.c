@@ -79,8 +79,8 @@ wm_status_t wm_parts_create(const wm_comm_t *comm, const wm_blocks_t *blocks, in
     int64_t first = wm_parts_first_prediction(p, b);
     cut = wm_hash(&first, sizeof first, cut);
   }
-  snprintf(p->key, sizeof p->key, "%016" PRIx64, key);
-  snprintf(p->cut, sizeof p->cut, "%016" PRIx64, cut);
+  wm_hash_text(key, p->key);
+  wm_hash_text(cut, p->cut);
   return WM_OK;
 }
 

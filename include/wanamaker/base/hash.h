@@ -9,4 +9,8 @@
 /* Hash of `bytes` bytes, chained: `seed` is 0 or the hash of what came before. */
 uint64_t wm_hash(const void *data, size_t bytes, uint64_t seed);
 
+/* How a fingerprint is written down: 16 hexadecimal digits. */
+enum { WM_HASH_TEXT = 17 };
+void wm_hash_text(uint64_t hash, char text[WM_HASH_TEXT]);
+
 #endif
