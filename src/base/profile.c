@@ -10,6 +10,7 @@ const char *wm_kernel_name(wm_kernel_t kernel) {
                                                 [WM_KERNEL_UP] = "MLP up, activation",
                                                 [WM_KERNEL_DOWN] = "MLP down",
                                                 [WM_KERNEL_SURROGATE] = "surrogate",
+                                                [WM_KERNEL_ROUTE] = "routing",
                                                 [WM_KERNEL_ADD] = "residual add",
                                                 [WM_KERNEL_HEAD] = "head",
                                                 [WM_KERNEL_LOG_SUM] = "log-sum-exp",

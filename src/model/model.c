@@ -193,6 +193,10 @@ wm_compute_t wm_model_compute(const wm_model_t *model) {
   return model->options.compute;
 }
 
+int64_t wm_model_tile_rows(const wm_model_t *model) {
+  return model->options.tile_rows;
+}
+
 int64_t wm_model_scratch_bytes(const wm_model_t *model) {
   return wm_gemm_scratch_bytes(&model->scratch);
 }

@@ -25,7 +25,8 @@ typedef enum {
   WM_KERNEL_UP, /* with the activation */
   WM_KERNEL_DOWN,
   WM_KERNEL_SURROGATE,
-  WM_KERNEL_ADD, /* to the residual stream */
+  WM_KERNEL_ROUTE, /* gates, and rows gathered and scattered by route */
+  WM_KERNEL_ADD,   /* to the residual stream */
   WM_KERNEL_HEAD,
   WM_KERNEL_LOG_SUM,
   WM_KERNEL_GRAM,

@@ -74,6 +74,8 @@ int64_t wm_model_parameters(const wm_model_t *model);
 void wm_model_set_profile(wm_model_t *model, wm_profile_t *profile);
 wm_profile_t *wm_model_profile(const wm_model_t *model);
 wm_compute_t wm_model_compute(const wm_model_t *model);
+/* Rows of a tile of the products, as wm_gemm_tile_rows made it of the options. */
+int64_t wm_model_tile_rows(const wm_model_t *model);
 /* Bytes that this process's products take to convert operands. */
 int64_t wm_model_scratch_bytes(const wm_model_t *model);
 /* Bytes converted into node-shared memory (0 for float32 files and products). */
