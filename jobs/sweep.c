@@ -2,11 +2,11 @@
 #include "wanamaker/measure/sweep.h"
 
 #include "inputs.h"
+#include "losses.h"
 #include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
-#include "wanamaker/linalg/cpu.h"
 #include "wanamaker/measure/check.h"
 #include "wanamaker/measure/parts.h"
 #include "wanamaker/report/table.h"
@@ -230,69 +230,14 @@ static int64_t node_bytes(const job_t *j) {
          n * d * (d + 1) * (int64_t)sizeof(float);
 }
 
-/* Of all that the losses depend on. */
 static uint64_t losses_key(const job_t *j, const wm_sweep_plan_t *plan) {
-  const wm_variants_t *v = &j->variants;
-  static const char *const last_digits[] = {"compute.block_tokens", "compute.tile_rows",
-                                            "compute.tile_vocab"};
-  uint64_t h = wm_model_fingerprint(j->in->model);
-  uint64_t s = wm_surrogates_fingerprint(j->surrogates);
-  h = wm_hash(&s, sizeof s, h);
-  wm_compute_t compute = wm_compute_of(j->in->run);
-  h = wm_hash(&compute, sizeof compute, h);
-  h = wm_text_fingerprint(j->text, h);
-  h = wm_hash(v->offsets, (size_t)(v->n + 1) * sizeof *v->offsets, h);
-  h = wm_hash(v->layers, (size_t)v->offsets[v->n] * sizeof *v->layers, h);
-  for (int i = 0; i < 3; i++) {
-    int64_t value = wm_config_int(j->in->run->config, last_digits[i]);
-    h = wm_hash(&value, sizeof value, h);
-  }
-  if (!wm_sweep_cells_are_independent()) {
-    h = wm_hash(&plan->max_group, sizeof plan->max_group, h);
-    h = wm_hash(&plan->stack_rows, sizeof plan->stack_rows, h);
-  }
-  return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
+  return wm_losses_key(j->in, j->text, j->surrogates, &j->variants, plan);
 }
 
 static uint64_t stage_key(const job_t *j, const wm_sweep_plan_t *plan) {
-  const wm_bootstrap_t *b = &j->options.bootstrap;
-  const wm_windows_t *w = &j->text->windows;
-  uint64_t h = losses_key(j, plan);
-  h = wm_hash(w->document, (size_t)w->n * sizeof *w->document, h); /* /tokens/document */
-  h = wm_hash(&b->resamples, sizeof b->resamples, h);
-  h = wm_hash(&b->seed, sizeof b->seed, h);
-  h = wm_hash(&b->confidence, sizeof b->confidence, h);
+  uint64_t h = wm_losses_statistics_key(j->text, &j->options, losses_key(j, plan));
   int64_t check_tokens = wm_config_int(j->in->run->config, "sweep.check_tokens");
-  if (has_check(j))
-    h = wm_hash(&check_tokens, sizeof check_tokens, h);
-  return wm_hash(&j->options.unit, sizeof j->options.unit, h);
-}
-
-/* Losses of another backend, build, kind of CPU or number of threads have other last digits: a
- * result is of one of each. Rank 0's, equal on all ranks. Collective. */
-static uint64_t parts_key(const job_t *j, const wm_sweep_plan_t *plan) {
-  const wm_provenance_t *p = &j->in->run->provenance;
-  const char *const texts[] = {p->backend, p->commit, wm_cpu_features()};
-  uint64_t h = losses_key(j, plan);
-  for (int i = 0; i < 3; i++)
-    h = wm_hash(texts[i], strlen(texts[i]), h);
-  h = wm_hash(&p->threads, sizeof p->threads, h);
-  wm_broadcast(j->in->run->comm->world, 0, &h, sizeof h);
-  return h;
-}
-
-static wm_sweep_options_t read_options(const wm_run_t *run) {
-  const wm_config_t *c = run->config;
-  wm_sweep_options_t o = {.max_group = wm_config_int(c, "sweep.group"),
-                          .stack_rows = wm_config_int(c, "compute.stack_rows"),
-                          .memory_bytes = wm_memory_bytes(run),
-                          .rate = wm_stage_rate(run),
-                          .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes"),
-                          .bootstrap = {.resamples = wm_config_int(c, "bootstrap.resamples"),
-                                        .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
-                                        .confidence = wm_config_float(c, "bootstrap.confidence")}};
-  wm_unit_parse(wm_config_string(c, "bootstrap.unit"), &o.unit);
-  return o;
+  return has_check(j) ? wm_hash(&check_tokens, sizeof check_tokens, h) : h;
 }
 
 static wm_status_t explain(const job_t *j, const wm_sweep_plan_t *plan, bool complete,
@@ -458,7 +403,7 @@ cleanup:
 
 wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   const wm_run_t *run = in->run;
-  job_t j = {.in = in, .text = &in->text[WM_ROLE_EVALUATION], .options = read_options(run)};
+  job_t j = {.in = in, .text = &in->text[WM_ROLE_EVALUATION], .options = wm_losses_options(run)};
   wm_status_t status;
   WM_TRY(wm_output_path(run, "sweep.h5", j.path, err));
   WM_TRY(wm_output_path(run, "surrogates.h5", j.surrogates_path, err));
@@ -473,7 +418,7 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
       wm_sweep_plan(run->comm, in->model, &j.variants, &j.text->blocks, &j.options, &plan, err),
       err));
   j.options.parts = j.parts;
-  j.options.parts_key = parts_key(&j, &plan);
+  j.options.parts_key = wm_losses_parts_key(run, losses_key(&j, &plan));
   j.options.keep_whole = has_check(&j);
   uint64_t key = stage_key(&j, &plan);
   bool complete = wm_stage_is_complete(run, j.path, key);
