@@ -2,15 +2,8 @@
 # The job bench on 1 and 2 ranks: all parts on a tiny model of either family, what it writes, dry runs,
 # settings that can't be, and a random model that goes through files into the other jobs.
 #   bench.sh WANAMAKER MPIEXEC MODEL_DIR
-set -euo pipefail
-program=$1 mpiexec=$2 model=$3
-work=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo /tmp)") # memory syncs at once
-trap 'rm -rf -- "$work"' EXIT
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
+# shellcheck source=tests/mpi/program.sh
+source "$(dirname "$0")/program.sh"
 
 cat >"$work/gpt2.json" <<'END'
 {"model_type": "gpt2", "n_layer": 3, "n_embd": 96, "n_head": 3, "n_positions": 128, "vocab_size": 1003}

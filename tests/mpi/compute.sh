@@ -2,29 +2,14 @@
 # Types of products: a bf16_emulated run on 1, 2, 3 and 4 ranks, equal bit for bit given the same
 # surrogates; neither type is taken for the other; bf16 where the CPU lacks it.
 #   compute.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see, for its files)
-set -euo pipefail
-program=$1 mpiexec=$2 model=$3
-memory=$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) # syncs at once
-work=$(mktemp -d -p "${WM_TEST_WORK:-$memory}")
-trap 'rm -rf -- "$work"' EXIT
+# shellcheck source=tests/mpi/program.sh
+source "$(dirname "$0")/program.sh"
+make_text 500 0
 
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-for i in $(seq 500); do
-  echo "Line $i of a text in which the $((i * 7919 % 101)) wise men of number $((i * 31 % 17)) walked; who counts them?"
-done >"$work/text.txt"
-
-run() { # RANKS JOB OUT TYPE [SETTING...]; the log is OUT.log, the exit code that of the program
+run() { # RANKS JOB OUT TYPE [SETTING...]
   local ranks=$1 job=$2 out=$3 type=$4
   shift 4
-  "$mpiexec" -n "$ranks" "$program" "$job" model.path="$model" corpora.main.path="$work/text.txt" \
-    output.dir="$out" protocol.window=64 protocol.kind=stream ranges.fit.tokens=[0,4000] \
-    ranges.validation.tokens=[4000,6000] ranges.evaluation.tokens=[7000,9000] \
-    compute.block_tokens=300 sweep.joint="([1,2,3],[0,5])" bootstrap.resamples=500 \
-    compute.type="$type" "$@" >"$out.log" 2>&1
+  run_job "$ranks" "$job" "$out" protocol.kind=stream compute.type="$type" "$@"
 }
 
 run 1 run "$work/f32" f32 || fail "f32: $(cat "$work/f32.log")"

@@ -2,30 +2,12 @@
 # The program on 1, 2, 3 and 4 ranks: tokens.h5 equal byte for byte; given the same surrogates,
 # sweep.h5's data equal bit for bit; a second run does nothing.
 #   ranks.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see, for its files)
-set -euo pipefail
-program=$1 mpiexec=$2 model=$3
-memory=$([ -w /dev/shm ] && echo /dev/shm || echo /tmp) # syncs at once
-work=$(mktemp -d -p "${WM_TEST_WORK:-$memory}")
-trap 'rm -rf -- "$work"' EXIT
-
-fail() {
-  echo "FAILED: $*" >&2
-  exit 1
-}
-
-for i in $(seq 600); do
-  echo "Line $i of a text in which the $((i * 7919 % 101)) wise men of number $((i * 31 % 17)) walked; who counts them?"
-  [ $((i % 13)) -ne 0 ] || echo
-done >"$work/text.txt"
+# shellcheck source=tests/mpi/program.sh
+source "$(dirname "$0")/program.sh"
+make_text 600 13
 
 run() { # RANKS JOB OUT [SETTING...]
-  local ranks=$1 job=$2 out=$3
-  shift 3
-  "$mpiexec" -n "$ranks" "$program" "$job" model.path="$model" corpora.main.path="$work/text.txt" \
-    output.dir="$out" protocol.window=64 protocol.kind="$kind" ranges.fit.tokens=[0,4000] \
-    ranges.validation.tokens=[4000,6000] ranges.evaluation.tokens=[7000,9000] \
-    compute.block_tokens=300 sweep.joint="([1,2,3],[0,5])" bootstrap.resamples=500 "$@" \
-    >"$out.log" 2>&1 || { cat "$out.log" >&2; fail "$job on $ranks ranks ($kind)"; }
+  run_job "$@" protocol.kind="$kind" || { cat "$3.log" >&2; fail "$2 on $1 ranks ($kind)"; }
 }
 
 for kind in documents stream; do

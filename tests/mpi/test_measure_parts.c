@@ -8,6 +8,7 @@
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/measure/evaluate.h"
 #include "wanamaker/measure/fit.h"
+#include "wanamaker/measure/gram.h"
 #include "wanamaker/measure/parts.h"
 #include "wanamaker/measure/sweep.h"
 
@@ -658,59 +659,84 @@ static void stop_leaves_a_unit(void **state) {
   free(nll);
 }
 
-/* A fit that is asked to stop again and again does a step each time, on other numbers of ranks, and
- * gets there: the result is that of an undisturbed fit. */
-static void fit_goes_on_step_by_step(void **state) {
-  (void)state;
-  char path[512], undisturbed[512];
-  char dir[300];
-  strcpy(dir, folder("fit"));
-  wm_fit_options_t o = fit_options(dir);
-  assert_true(wm_stop_requested());
+/* Fits with `o`, asked to stop again and again, on all ranks and on one in turn; returns how often
+ * it was started. */
+static int fit_in_steps(const wm_fit_options_t *o, const char *name, char *path) {
   int runs = 0;
   wm_status_t status;
+  assert_true(wm_stop_requested());
   do {
     wm_error_t why = {0};
     bool alone = S.world->size > 1 && runs % 2 == 1;
     status = WM_OK;
     if (!alone)
-      status = fit_to(S.world, S.model, &o, "steps", path, &why);
+      status = fit_to(S.world, S.model, o, name, path, &why);
     else if (S.world->rank == 0)
-      status = fit_to(S.self, S.alone, &o, "steps", path, &why);
+      status = fit_to(S.self, S.alone, o, name, path, &why);
     MPI_Bcast(&status, sizeof status, MPI_BYTE, 0, S.world->world);
     assert_true(status == WM_OK || status == WM_STOPPED);
     assert_true(++runs < 100);
   } while (status == WM_STOPPED);
-  assert_true(runs > 2);
-  snprintf(path, sizeof path, "%s/steps.h5", S.dir);
-  snprintf(undisturbed, sizeof undisturbed, "%s/surrogates.h5", S.dir);
-  int64_t d = wm_model_arch(S.model)->d_model, n = o.n_layers;
-  void *a = NULL, *b = NULL;
-  OK(wm_alloc(&a, n * d * d, sizeof(double), "weights", err));
-  OK(wm_alloc(&b, n * d * d, sizeof(double), "weights", err));
-  const char *paths[2] = {path, undisturbed};
-  for (int i = 0; i < 2; i++) {
-    wm_h5_t *file = NULL;
-    int64_t zero[3] = {0, 0, 0}, count[3] = {n, d, d};
-    OK(wm_h5_open(S.world->world, paths[i], &file, err));
-    OK(wm_h5_verify(file, err));
-    OK(wm_h5_read(file, "/weight", H5T_NATIVE_DOUBLE, zero, count, i == 0 ? a : b, err));
-    wm_h5_close(file);
-  }
+  snprintf(path, 512, "%s/%s.h5", S.dir, name);
+  return runs;
+}
+
+static double *weights_of(const char *path, int64_t count) {
+  const int64_t d = wm_model_arch(S.model)->d_model, zero[3] = {0},
+                shape[3] = {count / d / d, d, d};
+  void *weights = NULL;
+  wm_h5_t *file = NULL;
+  OK(wm_alloc(&weights, count, sizeof(double), "weights", err));
+  OK(wm_h5_open(S.world->world, path, &file, err));
+  OK(wm_h5_verify(file, err));
+  OK(wm_h5_read(file, "/weight", H5T_NATIVE_DOUBLE, zero, shape, weights, err));
+  wm_h5_close(file);
+  return weights;
+}
+
+/* A fit that does a step each time, on other numbers of ranks, gets there: the result is that of an
+ * undisturbed fit. */
+static void goes_on_step_by_step(const char *name, const wm_fit_options_t *o, int least_runs) {
+  const int64_t d = wm_model_arch(S.model)->d_model, count = o->n_layers * d * d;
+  char path[512];
+  int runs = fit_in_steps(o, name, path);
+  assert_true(runs >= least_runs);
+  double *stepwise = weights_of(path, count);
+  snprintf(path, sizeof path, "%s/surrogates.h5", S.dir);
+  double *undisturbed = weights_of(path, count);
   double worst = 0, largest = 0;
-  for (int64_t i = 0; i < n * d * d; i++) {
-    worst = fmax(worst, fabs(((double *)a)[i] - ((double *)b)[i]));
-    largest = fmax(largest, fabs(((double *)b)[i]));
+  for (int64_t i = 0; i < count; i++) {
+    worst = fmax(worst, fabs(stepwise[i] - undisturbed[i]));
+    largest = fmax(largest, fabs(undisturbed[i]));
   }
   if (S.world->rank == 0)
     print_message("%d runs; weights differ by %.1e of the largest\n", runs, worst / largest);
   /* One rank: the same sums in the same order. More: see PREDICTION_BOUND in
    * test_measure_pipeline.c; weights may move along directions that activations hardly have. */
   assert_true(S.world->size == 1 ? worst == 0 : worst / largest < 1e-6);
-  wm_fit_remove_parts(S.world, dir);
-  assert_false(exists(dir));
-  free(a);
-  free(b);
+  wm_fit_remove_parts(S.world, o->parts);
+  assert_false(exists(o->parts));
+  free(stepwise);
+  free(undisturbed);
+}
+
+static void fit_goes_on_step_by_step(void **state) {
+  (void)state;
+  wm_fit_options_t o = fit_options(folder("fit"));
+  goes_on_step_by_step("steps", &o, 3);
+}
+
+/* Several passes over the text, each with a few layers' sums: solved layers of earlier passes and
+ * the sums of the one under way are kept side by side. */
+static void fit_of_several_passes_goes_on(void **state) {
+  (void)state;
+  wm_fit_options_t o = fit_options(folder("passes"));
+  wm_fit_plan_t plan;
+  o.gram_bytes = 3 * wm_gram_bytes_per_layer(wm_model_arch(S.model)->d_model);
+  OK(wm_fit_plan(S.world, wm_model_arch(S.model), &o, &plan, err));
+  assert_int_equal(plan.layers_per_pass, 3);
+  assert_true(plan.passes >= 2);
+  goes_on_step_by_step("passes", &o, 2 * (int)plan.passes);
 }
 
 int main(int argc, char **argv) {
@@ -731,6 +757,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(stop_leaves_a_part),
       cmocka_unit_test(stop_leaves_a_unit),
       cmocka_unit_test(fit_goes_on_step_by_step),
+      cmocka_unit_test(fit_of_several_passes_goes_on),
   };
   int failed = cmocka_run_group_tests(tests, set_up, tear_down);
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);

@@ -6,11 +6,14 @@
  * exceed the memory setting are done in groups, each with a pass of its own.
  *
  * So that a killed or stopped fit can go on, on any number of ranks, it keeps in a folder
- *   gram/NNNN.h5  the sums of the pass under way, and how far it is: when the interval has passed,
- * and when stopped; the last two of them, in case one is damaged (gram.h) NNNN.h5       solved
- * layers: when a group takes longer to solve than the interval, when there are several passes, and
- * when stopped A short fit keeps nothing. On as many ranks as before, of one node, the result is
- * that of an undisturbed fit, bit for bit; else sums are taken in another order.
+ *
+ *   gram/NNNN.h5   The sums of the pass under way, and how far it is (gram.h); when the interval
+ *                  has passed, and when stopped. The last two of them, in case one is damaged.
+ *   NNNN.h5        Solved layers: when a group takes longer to solve than the interval, when
+ *                  there are several passes, and when stopped.
+ *
+ * A short fit keeps nothing. On as many ranks as before, of one node, the result is that of an
+ * undisturbed fit, bit for bit; else sums are taken in another order.
  */
 #ifndef WANAMAKER_MEASURE_FIT_H
 #define WANAMAKER_MEASURE_FIT_H

@@ -45,10 +45,14 @@ void wm_gram_finish(wm_gram_t *gram);
 
 /* Collective over world. Writes the statistics into `file` (being written): summed over the nodes,
  * and each rank's small sums. centred: after wm_gram_finish. Row sets 0 .. sets - 1; what is not
- * saved must have no rows. /matrices  [layers, sets, 2 D D + 3 D + 1] float64: x'x, x'y, and from a
- * finished one y'y, sums of x and of y, count /shifts    [layers, 2 D] float64 provisional means of
- * x and of y /sums      [ranks, layers, 2, 3 D + 1] float64 y'y, sums and count of each rank; if
- * not centred */
+ * saved must have no rows.
+ *
+ *   /matrices  [layers, sets, 2 D D + 3 D + 1] float64  x'x, x'y, and from a finished one y'y, sums
+ *                                                       of x and of y, count
+ *   /shifts    [layers, 2 D] float64                    provisional means of x and of y
+ *   /sums      [ranks, layers, 2, 3 D + 1] float64      y'y, sums and count of each rank; if not
+ *                                                       centred
+ */
 wm_status_t wm_gram_save(wm_gram_t *gram, bool centred, int64_t sets, wm_h5_t *file,
                          wm_error_t *err);
 /* Collective over world. The inverse, on any number of ranks and nodes; on equally many ranks of

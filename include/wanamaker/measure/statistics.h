@@ -83,9 +83,9 @@ typedef struct {
   double p_two_sided;  /* min(1, 2 min(p_better, p_worse)) */
   double p_holm, p_bh; /* p_two_sided adjusted over the V variants */
   /* "Beats the full model": delta < 0 and p_holm < 1 - confidence, from WM_MIN_UNITS units or more;
-   * that is, its interval would lie
-   * below zero at the stricter level that Holm's procedure asks of it. p_two_sided is at least
-   * 2 / (R + 1), so with V > (1 - confidence) (R + 1) / 2 variants nothing can beat: raise R. */
+   * that is, its interval would lie below zero at the stricter level that Holm's procedure asks of
+   * it. p_two_sided is at least 2 / (R + 1), so with V > (1 - confidence) (R + 1) / 2 variants
+   * nothing can beat: raise R. */
   bool beats_full;
 } wm_effect_t;
 
