@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # The start that tests of the whole program share; sourced with a test's arguments
 #   WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see, for its files)
 # It gives $program, $mpiexec, $model, a directory $work that goes when the test ends, and the
