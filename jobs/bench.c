@@ -183,7 +183,8 @@ static wm_status_t save(const wm_run_t *run, const wm_bench_options_t *o, wm_err
               o->config, dir, name, shards);
     return status;
   }
-  wm_status_t status = wm_model_save_random(run->comm, o->config, o->seed, dtype, shards, dir, err);
+  wm_status_t status =
+      wm_model_save_random(run->comm, o->config, o->seed, dtype, shards, dir, run->log, err);
   if (status == WM_OK)
     wm_log(run->log, WM_LOG_INFO, "bench: wrote a model with random weights into %s", dir);
   return status;

@@ -1,6 +1,7 @@
 #include "wanamaker/io/files.h"
 
 #include "map_guard.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
@@ -167,11 +168,27 @@ wm_status_t wm_directory_ready(const char *path, wm_error_t *err) {
   return status == WM_OK ? prove_writable(path, err) : status;
 }
 
+/* fsync, which can't pulse, with time for what a slow disk takes to write the file. */
+static int sync_file(int fd) {
+  const double slow_disk = 1e7; /* bytes per second */
+  struct stat st;
+  uint64_t count;
+  double allowed;
+  wm_pulse_read(&count, &allowed);
+  double seconds = fstat(fd, &st) == 0 ? (double)st.st_size / slow_disk : 0;
+  wm_pulse_allow(seconds > allowed ? seconds : allowed);
+  int failed = fsync(fd);
+  int reason = errno;
+  wm_pulse_allow(allowed); /* the caller's, if it had one */
+  errno = reason;
+  return failed;
+}
+
 static wm_status_t sync_path(const char *path, int flags, wm_error_t *err) {
   int fd = open(path, flags | O_CLOEXEC);
   if (fd < 0)
     return wm_fail(err, WM_ENVIRONMENT, "%s: cannot open to sync: %s", path, strerror(errno));
-  int failed = fsync(fd);
+  int failed = sync_file(fd);
   int reason = errno;
   close(fd);
   /* Some network file systems refuse to sync a directory; there is nothing more to do there. */

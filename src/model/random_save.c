@@ -1,7 +1,9 @@
 /* A random model as files: safetensors, an index where there are several, config.json. */
 #include "family.h"
 #include "random.h"
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/progress.h"
 #include "wanamaker/io/files.h"
 #include "wanamaker/io/safetensors_write.h"
 
@@ -22,6 +24,8 @@ typedef struct {
   wm_tensor_t *tensors; /* [wants] */
   float *drawn;         /* [PIECE] */
   void *converted;      /* [PIECE] of dtype */
+  wm_progress_t progress;
+  int64_t written; /* bytes, by this rank */
 } save_t;
 
 static char *shard_name(const save_t *s, int64_t shard) {
@@ -30,20 +34,35 @@ static char *shard_name(const save_t *s, int64_t shard) {
                                     (long long)s->shards);
 }
 
-static wm_status_t write_tensor(const save_t *s, int64_t index, wm_st_writer_t *writer,
-                                wm_error_t *err) {
+static wm_status_t write_tensor(save_t *s, int64_t index, wm_st_writer_t *writer, wm_error_t *err) {
   wm_status_t status = WM_OK;
   int64_t elements = s->tensors[index].elements;
   for (int64_t first = 0; first < elements && status == WM_OK; first += PIECE) {
     int64_t n = elements - first < PIECE ? elements - first : PIECE;
+    if (wm_stop_requested())
+      return wm_fail(err, WM_STOPPED, "%s: stopped on request; the model is not whole", s->dir);
     wm_random_fill(s->seed, &s->model->weights.wants[index], first, n, s->drawn);
     wm_from_f32(s->dtype, s->drawn, n, s->converted);
     status = wm_st_append(writer, s->converted, n * wm_dtype_size(s->dtype), err);
+    s->written += n * wm_dtype_size(s->dtype);
+    wm_progress_update(&s->progress, s->written);
   }
   return status;
 }
 
-static wm_status_t write_shard(const save_t *s, int64_t shard, wm_error_t *err) {
+/* Bytes that this rank is to write. */
+static int64_t share_of(const save_t *s, const wm_comm_t *comm) {
+  int64_t bytes = 0;
+  for (int64_t shard = comm->rank; shard < s->shards; shard += comm->size) {
+    int64_t first, n;
+    wm_partition(s->model->weights.count, s->shards, shard, &first, &n);
+    for (int64_t i = first; i < first + n; i++)
+      bytes += s->tensors[i].elements * wm_dtype_size(s->dtype);
+  }
+  return bytes;
+}
+
+static wm_status_t write_shard(save_t *s, int64_t shard, wm_error_t *err) {
   int64_t first, n;
   wm_partition(s->model->weights.count, s->shards, shard, &first, &n);
   char *name = shard_name(s, shard), *path = wm_format("%s/%s", s->dir, name);
@@ -151,7 +170,7 @@ cleanup:
 
 wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint64_t seed,
                                  wm_dtype_t dtype, int64_t shards, const char *dir,
-                                 wm_error_t *err) {
+                                 const wm_log_t *log, wm_error_t *err) {
   void *memory;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_model_t), "model", err);
   status = wm_agree(comm->world, status, err);
@@ -167,8 +186,11 @@ wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint
   if (status == WM_OK && comm->rank == 0)
     status = check_target(&s, err);
   WM_TRY(wm_agree(comm->world, status, err));
+  wm_progress_start(&s.progress, log, "weights of rank 0", "bytes", share_of(&s, comm));
   for (int64_t shard = comm->rank; shard < shards && status == WM_OK; shard += comm->size)
     status = write_shard(&s, shard, err);
+  if (status == WM_OK)
+    wm_progress_finish(&s.progress);
   WM_TRY(wm_agree(comm->world, status, err));
   if (comm->rank == 0 && shards > 1)
     status = write_index(&s, err);

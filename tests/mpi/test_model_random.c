@@ -171,7 +171,9 @@ static void test_f32_file(void **state) {
   (void)state;
   char *config = write_config(0), *dir = path_of("f32");
   double drawn[ROWS], read[ROWS];
-  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, &err) == WM_OK);
+  uint64_t pulses = wm_pulse_count();
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, NULL, &err) == WM_OK);
+  pulses = wm_pulse_count() - pulses;
   losses_of_random(comm, config, SEED, drawn);
   losses_of_files(dir, read);
   CHECK(memcmp(drawn, read, sizeof read) == 0);
@@ -180,8 +182,10 @@ static void test_f32_file(void **state) {
   CHECK(wm_tensors_count(tensors) == 4 + 2 * 12);
   for (int64_t i = 0; i < wm_tensors_count(tensors); i++)
     check_tensor(wm_tensors_at(tensors, i));
+  /* Who writes shows a sign of life with every tensor: a large model takes minutes. */
+  CHECK(comm->rank != 0 || pulses > (uint64_t)wm_tensors_count(tensors));
   wm_tensors_close(tensors);
-  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, &err) == WM_USAGE);
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, NULL, &err) == WM_USAGE);
   CHECK(strstr(err.message, "already holds a model") != NULL);
   free(dir);
   free(config);
@@ -239,14 +243,14 @@ static void test_half_shards(void **state) {
   } cases[] = {{WM_DTYPE_F16, 2, "f16"}, {WM_DTYPE_BF16, 5, "bf16"}};
   char *config = write_config(1), *exact = path_of("neox_f32");
   double drawn[ROWS], read[ROWS];
-  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 3, exact, &err) == WM_OK);
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 3, exact, NULL, &err) == WM_OK);
   losses_of_random(comm, config, SEED, drawn);
   losses_of_files(exact, read);
   CHECK(memcmp(drawn, read, sizeof read) == 0);
   for (int i = 0; i < 2; i++) {
     char *dir = path_of(cases[i].name);
-    CHECK(wm_model_save_random(comm, config, SEED, cases[i].dtype, cases[i].shards, dir, &err) ==
-          WM_OK);
+    CHECK(wm_model_save_random(comm, config, SEED, cases[i].dtype, cases[i].shards, dir, NULL,
+                               &err) == WM_OK);
     check_rounding(exact, dir, cases[i].dtype);
     losses_of_files(dir, read);
     for (int r = 0; r < ROWS; r++)
@@ -261,11 +265,11 @@ static void test_refusals(void **state) {
   (void)state;
   char *config = write_config(0), *dir = path_of("refused"), *missing = path_of("missing.json");
   wm_model_t *model;
-  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1000, dir, &err) == WM_USAGE);
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1000, dir, NULL, &err) == WM_USAGE);
   CHECK(wm_model_create_random(comm, missing, SEED, &options, NULL, &model, &err) == WM_INPUT);
   CHECK(strstr(err.message, "missing.json") != NULL && model == NULL);
-  CHECK(wm_model_save_random(comm, missing, SEED, WM_DTYPE_F32, 1, dir, &err) == WM_INPUT);
-  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, "/proc/no_model", &err) ==
+  CHECK(wm_model_save_random(comm, missing, SEED, WM_DTYPE_F32, 1, dir, NULL, &err) == WM_INPUT);
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, "/proc/no_model", NULL, &err) ==
         WM_ENVIRONMENT);
   CHECK(strstr(err.message, "/proc/no_model") != NULL);
   free(missing);
@@ -318,12 +322,27 @@ static void remove_root(void) {
   free(command);
 }
 
+/* The last test: a request to stop stays. What is there then is no model and leaves no pieces. */
+static void test_stop(void **state) {
+  (void)state;
+  char *config = write_config(0), *dir = path_of("stopped");
+  char *made = path_of("stopped/config.json"), *piece = path_of("stopped/model.safetensors.tmp");
+  wm_stop_request();
+  CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, NULL, &err) == WM_STOPPED);
+  CHECK(strstr(err.message, dir) != NULL);
+  CHECK(access(made, F_OK) != 0 && access(piece, F_OK) != 0);
+  free(piece);
+  free(made);
+  free(dir);
+  free(config);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_any_number_of_ranks), cmocka_unit_test(test_f32_file),
       cmocka_unit_test(test_half_shards),         cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_published),           cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_large_tensors_pulse),
+      cmocka_unit_test(test_large_tensors_pulse), cmocka_unit_test(test_stop),
   };
   int provided;
   MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);

@@ -1,10 +1,10 @@
 /* What signals ask for and how a process shows that it is alive: process-wide cells, because a
  * signal handler and a watching thread can be handed no argument.
  *
- *   stop   set by SIGTERM, SIGUSR1 and SIGINT (or by wm_stop_request); long work looks at it
- * between steps and leaves with WM_STOPPED after what it has is safe pulse  a counter that work
- * raises at every step: a layer of a block, a tensor read, a piece of a file. The watchdog
- * (par/watchdog.h) ends a run whose pulse stands still.
+ *   stop    Set by SIGTERM, SIGUSR1 and SIGINT (or by wm_stop_request). Long work looks at it
+ *           between steps and leaves with WM_STOPPED when what it has is safe.
+ *   pulse   A counter that work raises at every step: a layer of a block, a tensor read, a piece
+ *           of a file. The watchdog (par/watchdog.h) ends a run whose pulse stands still.
  *
  * Nothing here is collective; every function may be called by any thread.
  */

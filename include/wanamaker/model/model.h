@@ -53,10 +53,11 @@ wm_status_t wm_model_create_random(const wm_comm_t *comm, const char *config, ui
                                    wm_model_t **out, wm_error_t *err);
 /* Collective. Writes such a model into `dir` (made if missing; WM_USAGE if it holds a model
  * already): `shards` files of tensors of type `dtype` (F32, F16 or BF16), rounded to nearest,
- * shared out among the ranks, and config.json. Memory is bounded. */
+ * shared out among the ranks, and config.json, last. Memory is bounded. WM_STOPPED after a stop
+ * request: what is there is no model. */
 wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint64_t seed,
                                  wm_dtype_t dtype, int64_t shards, const char *dir,
-                                 wm_error_t *err);
+                                 const wm_log_t *log, wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_model_close(wm_model_t *model);
 
