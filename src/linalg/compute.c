@@ -36,7 +36,7 @@ wm_status_t wm_compute_check(wm_compute_t compute, wm_error_t *err) {
   for (int layout = WM_WEIGHT_IN_OUT; status == WM_OK && layout <= WM_WEIGHT_OUT_IN; layout++) {
     wm_gemm_plan_t *plan;
     status = wm_gemm_plan_create(&plan, SIZE, SIZE, SIZE, WM_DTYPE_BF16, (wm_weight_layout_t)layout,
-                                 &reason);
+                                 WM_TILES_FIXED, &reason);
     wm_gemm_plan_free(plan);
   }
   if (status == WM_OK)

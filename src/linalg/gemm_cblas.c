@@ -24,7 +24,9 @@ struct wm_gemm_plan {
 enum { PANEL = 256 };
 
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err) {
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_tiles_t tiles,
+                                wm_error_t *err) {
+  (void)tiles; /* OpenBLAS copies weights at any height */
   *out = NULL;
   void *memory = NULL;
   wm_status_t status;
@@ -57,9 +59,15 @@ static void run_panel(const wm_gemm_plan_t *plan, const float *x, const float *w
               plan->out);
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
-                             wm_error_t *err) {
+int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *plan) {
+  (void)plan;
+  return 0;
+}
+
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
+                             float *y, wm_error_t *err) {
   (void)err;
+  (void)panel;
 #pragma omp parallel
   {
     int threads = omp_get_max_threads();
@@ -75,6 +83,10 @@ wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *we
 /* So that the kernels' registers are full: rows left over are summed in another order. */
 int64_t wm_gemm_row_block(void) {
   return 16;
+}
+
+int64_t wm_gemm_fitted_block(void) {
+  return wm_gemm_row_block();
 }
 
 static CBLAS_TRANSPOSE transpose_flag(char trans) {

@@ -13,6 +13,12 @@
  * two rows are left over. Two threads are left to oneDNN: it cuts 48 rows evenly, and is up to
  * twice as fast where a thread's columns would be few beside the length of the sums.
  *
+ * Without AVX-512, dnnl_sgemm reads weights in place where rows are few (1 / rows + 1 / out above
+ * 0.0038 or so), and then [in, out] ones of a width like 1024 or 3072 at half speed, for the same
+ * reason. Fitted tiles, which may be low, go in panels of the weights' rows instead, each copied
+ * into memory whose rows are a cache line apart from such a width; for high ones that costs
+ * nothing.
+ *
  * Every plan has its own engine and stream: on a CPU an engine holds no resources, oneDNN's cache
  * of compiled primitives is shared between them, and so no global object is needed.
  */
@@ -28,6 +34,7 @@
 #include <omp.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 
 #if DNNL_VERSION_MAJOR >= 3
 typedef dnnl_memory_desc_t memory_desc_t; /* already a pointer */
@@ -43,11 +50,18 @@ int64_t wm_gemm_row_block(void) {
   return has_avx512() ? 16 : 48;
 }
 
+/* Sixes of rows for the kernels that read in place, fours for those that copy: no row is left over.
+ */
+int64_t wm_gemm_fitted_block(void) {
+  return has_avx512() ? 16 : 12;
+}
+
 struct wm_gemm_plan {
   int64_t rows, in, out;
   wm_dtype_t operands;
   wm_weight_layout_t layout;
   bool by_columns; /* threads take columns */
+  bool by_panels;  /* and copy their part of the weights, some rows at a time */
   /* NULL where dnnl_sgemm does it: */
   dnnl_engine_t engine;
   dnnl_stream_t stream;
@@ -141,7 +155,8 @@ cleanup:
 }
 
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err) {
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_tiles_t tiles,
+                                wm_error_t *err) {
   assert(operands == WM_DTYPE_F32 || operands == WM_DTYPE_BF16);
   *out = NULL;
   void *memory;
@@ -155,6 +170,7 @@ wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, 
   p->operands = operands;
   p->layout = layout;
   p->by_columns = operands == WM_DTYPE_F32 && !has_avx512();
+  p->by_panels = p->by_columns && tiles == WM_TILES_FITTED && layout == WM_WEIGHT_IN_OUT;
   if (!p->by_columns && (layout == WM_WEIGHT_OUT_IN || operands == WM_DTYPE_BF16))
     status = create_matmul(p, err);
   if (status != WM_OK) {
@@ -190,34 +206,65 @@ static dnnl_status_t run_columns(const wm_gemm_plan_t *p, const float *x, const 
                     y + first, p->out);
 }
 
+enum { LINE = 16, PANEL_ROWS = 256 }; /* floats; rows of a panel of the weights */
+
+int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *p) {
+  return p->by_panels ? PANEL_ROWS * (p->out + 2 * LINE * omp_get_max_threads()) : 0;
+}
+
+/* Floats from a row of a panel to the next: at most 2 LINE more than a row has. */
+static int64_t panel_stride(int64_t cols) {
+  const int64_t stride = cols + LINE;
+  return stride % 256 == 0 ? stride + LINE : stride;
+}
+
+/* The same with the weights' columns copied, a panel at a time, into `panel`: PANEL_ROWS rows of
+ * panel_stride(cols) floats. */
+static dnnl_status_t run_panels(const wm_gemm_plan_t *p, const float *x, const float *weight,
+                                int64_t first, int64_t cols, float *panel, float *y) {
+  const int64_t stride = panel_stride(cols);
+  dnnl_status_t status = dnnl_success;
+  for (int64_t k = 0; k < p->in && status == dnnl_success; k += PANEL_ROWS) {
+    const int64_t n = p->in - k < PANEL_ROWS ? p->in - k : PANEL_ROWS;
+    for (int64_t i = 0; i < n; i++)
+      memcpy(panel + i * stride, weight + (k + i) * p->out + first, (size_t)cols * sizeof *panel);
+    status = dnnl_sgemm('N', 'N', p->rows, cols, n, 1.0f, x + k, p->in, panel, stride,
+                        k == 0 ? 0.0f : 1.0f, y + first, p->out);
+  }
+  return status;
+}
+
 /* Each thread takes a share of the columns, whole cache lines of them. */
 static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, const float *weight,
-                                    float *y) {
-  enum { LINE = 16 };
+                                    float *panel, float *y) {
   int result = dnnl_success;
-  if (omp_get_max_threads() <= 2)
-    return run_columns(p, x, weight, 0, p->out, y);
+  if (omp_get_max_threads() <= (p->by_panels ? 1 : 2))
+    return p->by_panels ? run_panels(p, x, weight, 0, p->out, panel, y)
+                        : run_columns(p, x, weight, 0, p->out, y);
 #pragma omp parallel reduction(max : result)
   {
     int threads = omp_get_max_threads();
-    int64_t first, length;
-    wm_partition((p->out + LINE - 1) / LINE, omp_get_num_threads(), omp_get_thread_num(), &first,
+    int64_t begin, length;
+    wm_partition((p->out + LINE - 1) / LINE, omp_get_num_threads(), omp_get_thread_num(), &begin,
                  &length);
-    int64_t begin = first * LINE, end = (first + length) * LINE;
-    end = end < p->out ? end : p->out;
+    begin *= LINE, length *= LINE;
+    length = begin + length < p->out ? length : p->out - begin;
     omp_set_num_threads(1); /* for a team of one, which is no parallel region to oneDNN */
-    result =
-        end > begin ? (int)run_columns(p, x, weight, begin, end - begin, y) : (int)dnnl_success;
+    if (length > 0 && p->by_panels)
+      result = (int)run_panels(p, x, weight, begin, length,
+                               panel + PANEL_ROWS * (begin + 2 * LINE * omp_get_thread_num()), y);
+    else if (length > 0)
+      result = (int)run_columns(p, x, weight, begin, length, y);
     omp_set_num_threads(threads);
   }
   return (dnnl_status_t)result;
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
-                             wm_error_t *err) {
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
+                             float *y, wm_error_t *err) {
   wm_status_t status = WM_OK;
   if (plan->by_columns) {
-    DNNL_TRY(run_by_columns(plan, x, weight, y));
+    DNNL_TRY(run_by_columns(plan, x, weight, panel, y));
     return WM_OK;
   }
   if (plan->primitive == NULL) {

@@ -18,12 +18,26 @@ struct wm_linear {
   wm_compute_t compute;
   wm_gemm_scratch_t *scratch; /* borrowed; NULL: nothing is converted */
   wm_gemm_plan_t *plan;
+  wm_tiles_t tiles;
+  wm_gemm_plan_t **fitted; /* [tile / block] of each height, made when first needed; NULL: none */
   float *x_tail, *y_tail; /* [tile, in], [tile, out]: a last tile, padded; made when first needed */
 };
 
 int64_t wm_gemm_tile_rows(int64_t rows) {
   int64_t block = wm_gemm_row_block();
   return (rows + block - 1) / block * block;
+}
+
+int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows) {
+  int64_t block = tiles == WM_TILES_FITTED ? wm_gemm_fitted_block() : tile;
+  return (rows + block - 1) / block * block;
+}
+
+int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t rows) {
+  if (tiles == WM_TILES_FIXED || rows <= 0)
+    return tile;
+  int64_t count = (rows + tile - 1) / tile;
+  return wm_gemm_padded(tiles, tile, (rows + count - 1) / count);
 }
 
 /* Is the float32 copy of the weights made when the layer is applied? */
@@ -60,18 +74,26 @@ static wm_status_t reserve_scratch(wm_linear_t *l, wm_error_t *err) {
 void wm_gemm_scratch_destroy(wm_gemm_scratch_t *scratch) {
   free(scratch->weight);
   free(scratch->rows);
+  free(scratch->panel);
   *scratch = (wm_gemm_scratch_t){0};
 }
 
 int64_t wm_gemm_scratch_bytes(const wm_gemm_scratch_t *scratch) {
-  return (scratch->weight_elements + scratch->row_elements) * (int64_t)sizeof(float);
+  return (scratch->weight_elements + scratch->row_elements + scratch->panel_elements) *
+         (int64_t)sizeof(float);
+}
+
+/* A product of `rows` rows. */
+static wm_status_t create_plan(const wm_linear_t *l, int64_t rows, wm_tiles_t tiles,
+                               wm_gemm_plan_t **out, wm_error_t *err) {
+  wm_dtype_t operands = l->compute == WM_COMPUTE_BF16 ? WM_DTYPE_BF16 : WM_DTYPE_F32;
+  return wm_gemm_plan_create(out, rows, l->in, l->out, operands, l->weight.layout, tiles, err);
 }
 
 static wm_status_t prepare(wm_linear_t *l, wm_error_t *err) {
-  wm_dtype_t operands = l->compute == WM_COMPUTE_BF16 ? WM_DTYPE_BF16 : WM_DTYPE_F32;
   wm_status_t status = l->scratch != NULL ? reserve_scratch(l, err) : WM_OK;
   if (status == WM_OK)
-    status = wm_gemm_plan_create(&l->plan, l->tile, l->in, l->out, operands, l->weight.layout, err);
+    status = create_plan(l, l->tile, WM_TILES_FIXED, &l->plan, err);
   if (status != WM_OK)
     wm_error_prefix(err, "a dense layer of %lld inputs and %lld outputs", (long long)l->in,
                     (long long)l->out);
@@ -116,10 +138,18 @@ wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, c
                                 NULL, err);
 }
 
+/* Heights that a fitted tile may have. */
+static int64_t heights_of(const wm_linear_t *l) {
+  return l->tile / wm_gemm_fitted_block();
+}
+
 void wm_linear_free(wm_linear_t *linear) {
   if (linear == NULL)
     return;
   wm_gemm_plan_free(linear->plan);
+  for (int64_t i = 0; linear->fitted != NULL && i < heights_of(linear); i++)
+    wm_gemm_plan_free(linear->fitted[i]);
+  free(linear->fitted);
   free(linear->x_tail);
   free(linear->y_tail);
   free(linear);
@@ -127,6 +157,41 @@ void wm_linear_free(wm_linear_t *linear) {
 
 int64_t wm_linear_tile_rows(const wm_linear_t *linear) {
   return linear->tile;
+}
+
+wm_status_t wm_linear_set_tiles(wm_linear_t *l, wm_tiles_t tiles, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  void *memory;
+  assert(tiles == WM_TILES_FIXED || l->scratch != NULL);
+  if (tiles == WM_TILES_FITTED && l->fitted == NULL) {
+    WM_TRY(wm_alloc(&memory, heights_of(l), sizeof(wm_gemm_plan_t *), "matrix products", err));
+    l->fitted = memory;
+  }
+  if (tiles == WM_TILES_FITTED) { /* the highest one: its scratch is as large as any's */
+    wm_gemm_plan_t **whole = &l->fitted[heights_of(l) - 1];
+    if (*whole == NULL)
+      WM_TRY(create_plan(l, l->tile, WM_TILES_FITTED, whole, err));
+    memory = l->scratch->panel;
+    status = reserve(&memory, &l->scratch->panel_elements, wm_gemm_plan_panel(*whole),
+                     "a panel of a layer's weights", err);
+    l->scratch->panel = memory;
+  }
+  if (status == WM_OK)
+    l->tiles = tiles;
+cleanup:
+  return status;
+}
+
+/* The product of that height. */
+static wm_status_t plan_for(wm_linear_t *l, int64_t height, wm_gemm_plan_t **out, wm_error_t *err) {
+  if (l->tiles == WM_TILES_FIXED) {
+    *out = l->plan;
+    return WM_OK;
+  }
+  wm_gemm_plan_t **plan = &l->fitted[height / wm_gemm_fitted_block() - 1];
+  wm_status_t status = *plan == NULL ? create_plan(l, height, WM_TILES_FITTED, plan, err) : WM_OK;
+  *out = *plan;
+  return status;
 }
 
 static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
@@ -146,28 +211,33 @@ static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
   return WM_OK;
 }
 
-/* Y of one whole tile; `weight` as the product reads it. */
-static wm_status_t run_tile(wm_linear_t *l, const float *x, const void *weight, float *y,
-                            wm_error_t *err) {
+/* Y of a tile of `height` rows; `weight` as the product reads it. */
+static wm_status_t run_tile(wm_linear_t *l, const float *x, const void *weight, int64_t height,
+                            float *y, wm_error_t *err) {
   const void *operand = x;
+  wm_gemm_plan_t *plan;
+  wm_status_t status = plan_for(l, height, &plan, err);
+  if (status != WM_OK)
+    return status;
   if (l->compute == WM_COMPUTE_BF16)
-    wm_to_bf16(WM_DTYPE_F32, x, l->tile * l->in, l->scratch->rows);
+    wm_to_bf16(WM_DTYPE_F32, x, height * l->in, l->scratch->rows);
   else if (l->compute == WM_COMPUTE_BF16_EMULATED)
-    wm_round_to_bf16(x, l->tile * l->in, l->scratch->rows);
+    wm_round_to_bf16(x, height * l->in, l->scratch->rows);
   if (l->compute != WM_COMPUTE_F32)
     operand = l->scratch->rows;
-  return wm_gemm_plan_run(l->plan, operand, weight, y, err);
+  return wm_gemm_plan_run(plan, operand, weight, l->scratch != NULL ? l->scratch->panel : NULL, y,
+                          err);
 }
 
-/* The last `rows` < tile rows, padded with zeros to a full tile. */
+/* The last `rows` < height rows, padded with zeros. */
 static wm_status_t run_tail(wm_linear_t *l, const float *x, const void *weight, int64_t rows,
-                            float *y, wm_error_t *err) {
+                            int64_t height, float *y, wm_error_t *err) {
   wm_status_t status = reserve_tail(l, err);
   if (status != WM_OK)
     return status;
   memcpy(l->x_tail, x, (size_t)(rows * l->in) * sizeof *x);
-  memset(l->x_tail + rows * l->in, 0, (size_t)((l->tile - rows) * l->in) * sizeof *x);
-  status = run_tile(l, l->x_tail, weight, l->y_tail, err);
+  memset(l->x_tail + rows * l->in, 0, (size_t)((height - rows) * l->in) * sizeof *x);
+  status = run_tile(l, l->x_tail, weight, height, l->y_tail, err);
   if (status == WM_OK)
     memcpy(y, l->y_tail, (size_t)(rows * l->out) * sizeof *y);
   return status;
@@ -177,17 +247,19 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
                             wm_error_t *err) {
   assert(rows >= 0);
   const void *weight = linear->weight.data;
+  const int64_t share = wm_gemm_share(linear->tiles, linear->tile, rows);
   if (rows > 0 && converts_weight(linear)) {
     wm_to_f32(linear->weight.dtype, weight, linear->in * linear->out, linear->scratch->weight);
     weight = linear->scratch->weight;
   }
-  for (int64_t first = 0; first < rows; first += linear->tile) {
-    int64_t count = rows - first < linear->tile ? rows - first : linear->tile;
+  for (int64_t first = 0; first < rows; first += share) {
+    int64_t count = rows - first < share ? rows - first : share;
+    int64_t height = wm_gemm_padded(linear->tiles, linear->tile, count);
     const float *xt = x + first * linear->in;
     float *yt = y + first * linear->out;
     wm_pulse();
-    wm_status_t status = count == linear->tile ? run_tile(linear, xt, weight, yt, err)
-                                               : run_tail(linear, xt, weight, count, yt, err);
+    wm_status_t status = count == height ? run_tile(linear, xt, weight, height, yt, err)
+                                         : run_tail(linear, xt, weight, count, height, yt, err);
     if (status != WM_OK)
       return status;
     wm_bias_activation(linear->bias, linear->act, count, linear->out, yt);

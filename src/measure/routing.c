@@ -17,15 +17,10 @@ struct wm_routing {
 /* --- life ---------------------------------------------------------------------------------------
  */
 
-static int64_t tile_for(const wm_model_t *model, int64_t max_rows) {
-  int64_t tile = wm_model_tile_rows(model);
-  return max_rows < tile ? max_rows : tile;
-}
-
 int64_t wm_routing_bytes(const wm_model_t *model, int64_t max_rows) {
   const int64_t d = wm_model_arch(model)->d_model;
   return max_rows * (int64_t)sizeof(int64_t) +
-         2 * tile_for(model, max_rows) * d * (int64_t)sizeof(float);
+         2 * wm_model_tile_rows(model) * d * (int64_t)sizeof(float);
 }
 
 wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_routing_t **out,
@@ -37,7 +32,7 @@ wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_rout
   WM_TRY(wm_alloc(&memory, 1, sizeof(wm_routing_t), "routing", err));
   wm_routing_t *r = *out = memory;
   *r = (wm_routing_t){
-      .max_rows = max_rows, .d = wm_model_arch(model)->d_model, .tile = tile_for(model, max_rows)};
+      .max_rows = max_rows, .d = wm_model_arch(model)->d_model, .tile = wm_model_tile_rows(model)};
   WM_TRY(wm_alloc(&memory, max_rows, sizeof(int64_t), "rows by route", err));
   r->index = memory;
   WM_TRY(wm_alloc(&memory, r->tile * r->d, sizeof(float), "gathered rows", err));
@@ -64,14 +59,17 @@ void wm_routing_free(wm_routing_t *r) {
 /* --- paths --------------------------------------------------------------------------------------
  */
 
+static void count_surrogate(const wm_model_t *model, double start, int64_t rows) {
+  wm_profile_stop(wm_model_profile(model), WM_KERNEL_SURROGATE, start,
+                  (double)rows * wm_arch_flops_surrogate(wm_model_arch(model)), 0);
+}
+
 wm_status_t wm_routing_surrogate(wm_model_t *model, const wm_surrogates_t *surrogates,
                                  int64_t layer, const float *x, int64_t rows, float *y,
                                  wm_error_t *err) {
-  wm_profile_t *profile = wm_model_profile(model);
-  double start = wm_profile_start(profile);
+  double start = wm_profile_start(wm_model_profile(model));
   wm_status_t status = wm_surrogates_apply(surrogates, layer, x, rows, y, err);
-  wm_profile_stop(profile, WM_KERNEL_SURROGATE, start,
-                  (double)rows * wm_arch_flops_surrogate(wm_model_arch(model)), 0);
+  count_surrogate(model, start, rows);
   return status;
 }
 
@@ -93,6 +91,17 @@ static wm_status_t run_path(const call_t *c, int path, const float *x, int64_t r
              : wm_routing_surrogate(c->model, c->surrogates, c->layer, x, rows, y, err);
 }
 
+/* The rows gathered in r->x, at most a tile, into r->y. */
+static wm_status_t run_tile(const call_t *c, int path, int64_t rows, wm_error_t *err) {
+  wm_routing_t *r = c->r;
+  if (path == WM_ROUTE_MLP)
+    return wm_model_mlp_tile(c->model, c->layer, r->x, rows, r->y, c->workspace, err);
+  double start = wm_profile_start(wm_model_profile(c->model));
+  wm_status_t status = wm_surrogates_apply_tile(c->surrogates, c->layer, r->x, rows, r->y, err);
+  count_surrogate(c->model, start, rows);
+  return status;
+}
+
 static void gather(const float *x, const int64_t *index, int64_t rows, int64_t d, float *out) {
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < rows; i++)
@@ -105,18 +114,20 @@ static void scatter(const float *y, const int64_t *index, int64_t rows, int64_t 
     memcpy(out + index[i] * d, y + i * d, (size_t)d * sizeof *y);
 }
 
-/* Rows index[0 .. rows - 1] of x, a tile at a time, into the same rows of y. */
+/* Rows index[0 .. rows - 1] of x, a tile at a time, into the same rows of y. The tiles are those
+ * that the path would cut itself. */
 static wm_status_t run_route(const call_t *c, int path, const float *x, const int64_t *index,
                              int64_t rows, float *y, wm_error_t *err) {
   wm_routing_t *r = c->r;
   wm_profile_t *profile = wm_model_profile(c->model);
-  for (int64_t first = 0; first < rows; first += r->tile) {
-    const int64_t n = rows - first < r->tile ? rows - first : r->tile;
+  const int64_t share = wm_gemm_share(wm_model_tiles(c->model), r->tile, rows);
+  for (int64_t first = 0; first < rows; first += share) {
+    const int64_t n = rows - first < share ? rows - first : share;
     const double bytes = 8.0 * (double)(n * r->d);
     double start = wm_profile_start(profile);
     gather(x, index + first, n, r->d, r->x);
     wm_profile_stop(profile, WM_KERNEL_ROUTE, start, 0, bytes);
-    wm_status_t status = run_path(c, path, r->x, n, r->y, err);
+    wm_status_t status = run_tile(c, path, n, err);
     if (status != WM_OK)
       return status;
     start = wm_profile_start(profile);
@@ -144,6 +155,8 @@ wm_status_t wm_routing_apply(wm_routing_t *routing, wm_model_t *model,
   assert(rows <= routing->max_rows);
   const call_t c = {routing, model, surrogates, layer, workspace};
   const int64_t full = sort_rows(routing, route, rows);
+  assert(full == rows || (wm_surrogates_tile_rows(surrogates) == routing->tile &&
+                          wm_surrogates_tiles(surrogates) == wm_model_tiles(model)));
   if (full == rows)
     return run_path(&c, WM_ROUTE_MLP, x, rows, y, err);
   if (full == 0)

@@ -20,7 +20,8 @@ struct wm_surrogates {
   wm_shared_t memory; /* [n, d] biases in float32, then [n, d, d] weights */
   wm_gemm_scratch_t scratch;
   wm_linear_t **linear;
-  int64_t tile;  /* rows that the products work in */
+  int64_t tile; /* rows that the products work in */
+  wm_tiles_t tiles;
   float *x_tail; /* [tile, d]: a last tile, padded, for all layers */
   float *y_tail;
   uint64_t fingerprint;
@@ -295,19 +296,47 @@ uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *s) {
   return s->fingerprint;
 }
 
+int64_t wm_surrogates_tile_rows(const wm_surrogates_t *s) {
+  return s->tile;
+}
+
+wm_tiles_t wm_surrogates_tiles(const wm_surrogates_t *s) {
+  return s->tiles;
+}
+
+wm_status_t wm_surrogates_set_tiles(wm_surrogates_t *s, wm_tiles_t tiles, wm_error_t *err) {
+  for (int64_t i = 0; i < s->n; i++) {
+    wm_status_t status = wm_linear_set_tiles(s->linear[i], tiles, err);
+    if (status != WM_OK)
+      return status;
+  }
+  s->tiles = tiles;
+  return WM_OK;
+}
+
+wm_status_t wm_surrogates_apply_tile(const wm_surrogates_t *s, int64_t layer, float *x,
+                                     int64_t rows, float *y, wm_error_t *err) {
+  assert(wm_surrogates_has(s, layer) && rows <= s->tile);
+  int64_t height = wm_gemm_padded(s->tiles, s->tile, rows);
+  memset(x + rows * s->d, 0, (size_t)((height - rows) * s->d) * sizeof *x);
+  return wm_linear_apply(s->linear[s->index_of[layer]], x, height, y, err);
+}
+
 wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const float *x,
                                 int64_t rows, float *y, wm_error_t *err) {
   assert(wm_surrogates_has(s, layer));
-  wm_linear_t *linear = s->linear[s->index_of[layer]];
-  int64_t rest = rows % s->tile, whole = rows - rest;
-  wm_status_t status = wm_linear_apply(linear, x, whole, y, err);
+  const int64_t share = wm_gemm_share(s->tiles, s->tile, rows);
+  int64_t rest = rows % share;
+  if (rest == wm_gemm_padded(s->tiles, s->tile, rest))
+    rest = 0; /* no row is missing to the height of the last tile */
+  const int64_t whole = rows - rest;
+  wm_status_t status = wm_linear_apply(s->linear[s->index_of[layer]], x, whole, y, err);
   if (status != WM_OK || rest == 0)
     return status;
   /* The products keep a padded tile each if they are left to it; here all layers share one. */
   size_t used = (size_t)(rest * s->d) * sizeof *x;
   memcpy(s->x_tail, x + whole * s->d, used);
-  memset(s->x_tail + rest * s->d, 0, (size_t)((s->tile - rest) * s->d) * sizeof *x);
-  status = wm_linear_apply(linear, s->x_tail, s->tile, s->y_tail, err);
+  status = wm_surrogates_apply_tile(s, layer, s->x_tail, rest, s->y_tail, err);
   if (status == WM_OK)
     memcpy(y + whole * s->d, s->y_tail, used);
   return status;

@@ -69,6 +69,16 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_block_set_tiles(wm_layer_t *layer, wm_tiles_t tiles, wm_error_t *err) {
+  wm_status_t status;
+  WM_TRY(wm_linear_set_tiles(layer->qkv.linear, tiles, err));
+  WM_TRY(wm_linear_set_tiles(layer->project.linear, tiles, err));
+  WM_TRY(wm_linear_set_tiles(layer->up.linear, tiles, err));
+  WM_TRY(wm_linear_set_tiles(layer->down.linear, tiles, err));
+cleanup:
+  return status;
+}
+
 void wm_block_free_linears(wm_layer_t *layer) {
   wm_linear_free(layer->qkv.linear);
   wm_linear_free(layer->project.linear);
@@ -131,7 +141,7 @@ static wm_status_t mix(const wm_model_t *model, int64_t layer, const wm_qkv_layo
 }
 
 int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
-  int64_t tile = model->options.tile_rows, padded = (rows + tile - 1) / tile * tile;
+  int64_t padded = wm_gemm_padded(model->tiles, model->options.tile_rows, rows);
   memset(x + rows * width, 0, (size_t)((padded - rows) * width) * sizeof *x);
   return padded;
 }
@@ -154,29 +164,39 @@ cleanup:
   return status;
 }
 
-/* One full tile, of which `rows` rows are wanted. */
+/* One tile of `height` rows, of which `rows` are wanted. */
 static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, int64_t rows,
-                            float *y, wm_workspace_t *ws, wm_error_t *err) {
-  int64_t tile = model->options.tile_rows;
-  wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, tile, ws->hidden, err);
+                            int64_t height, float *y, wm_workspace_t *ws, wm_error_t *err) {
+  wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, height, ws->hidden, err);
   if (status == WM_OK)
-    status = dense(model, WM_KERNEL_DOWN, &l->down, ws->hidden, rows, tile, y, err);
+    status = dense(model, WM_KERNEL_DOWN, &l->down, ws->hidden, rows, height, y, err);
   return status;
+}
+
+wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
+                              wm_workspace_t *ws, wm_error_t *err) {
+  assert(rows <= model->options.tile_rows);
+  int64_t height = wm_block_pad(model, x, rows, model->arch.d_model);
+  return mlp_tile(model, &model->layers[layer], x, rows, height, y, ws, err);
 }
 
 wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *ws, wm_error_t *err) {
   wm_layer_t *l = &model->layers[layer];
-  int64_t d = model->arch.d_model, tile = model->options.tile_rows;
-  int64_t whole = rows / tile * tile, rest = rows - whole;
+  const int64_t d = model->arch.d_model, tile = model->options.tile_rows;
+  const int64_t share = wm_gemm_share(model->tiles, tile, rows);
   wm_status_t status = WM_OK;
-  for (int64_t first = 0; first < whole; first += tile)
-    WM_TRY(mlp_tile(model, l, x + first * d, tile, y + first * d, ws, err));
-  if (rest > 0) {
-    memcpy(ws->final, x + whole * d, (size_t)(rest * d) * sizeof *x);
-    wm_block_pad(model, ws->final, rest, d);
-    WM_TRY(mlp_tile(model, l, ws->final, rest, ws->normed, ws, err));
-    memcpy(y + whole * d, ws->normed, (size_t)(rest * d) * sizeof *y);
+  for (int64_t first = 0; first < rows; first += share) {
+    const int64_t n = rows - first < share ? rows - first : share;
+    const float *xt = x + first * d;
+    float *yt = y + first * d;
+    if (n == wm_gemm_padded(model->tiles, tile, n)) {
+      WM_TRY(mlp_tile(model, l, xt, n, n, yt, ws, err));
+      continue;
+    }
+    memcpy(ws->final, xt, (size_t)(n * d) * sizeof *x);
+    WM_TRY(wm_model_mlp_tile(model, layer, ws->final, n, ws->normed, ws, err));
+    memcpy(yt, ws->normed, (size_t)(n * d) * sizeof *y);
   }
 cleanup:
   return status;

@@ -55,6 +55,7 @@ struct wm_model {
   wm_linear_t **head_tiles;
   int64_t n_head_tiles;
   wm_gemm_scratch_t scratch; /* of all products */
+  wm_tiles_t tiles;
   uint64_t fingerprint;
   wm_profile_t *profile; /* borrowed, NULL: none */
 };
@@ -83,7 +84,7 @@ wm_status_t wm_model_declare(wm_model_t *m, const char *dir, const uint64_t *see
 
 /* block.c: what the families share. */
 
-/* Zeroes the rows of x[rows, width] up to a whole tile; returns their padded number. */
+/* Zeroes the rows of x[rows, width] up to the height of tiles; returns their padded number. */
 int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width);
 /* wm_norm_apply, counted in the profile. */
 void wm_block_norm(const wm_model_t *model, const wm_norm_t *norm, const float *x,
@@ -105,6 +106,7 @@ wm_status_t wm_block_declare_norm(wm_model_t *model, wm_norm_t *norm, wm_error_t
                                   const char *name, ...) __attribute__((format(printf, 4, 5)));
 /* Makes the products of a layer, once its weights are there. */
 wm_status_t wm_block_create_linears(wm_model_t *model, wm_layer_t *layer, wm_error_t *err);
+wm_status_t wm_block_set_tiles(wm_layer_t *layer, wm_tiles_t tiles, wm_error_t *err);
 void wm_block_free_linears(wm_layer_t *layer);
 
 /* head.c: the head's products, one per tile of the vocabulary. */

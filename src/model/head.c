@@ -32,12 +32,13 @@ static wm_status_t check_targets(const wm_model_t *m, const int32_t *targets, in
   return WM_OK;
 }
 
-/* ws->logits <- tile t of the vocabulary for the rows in ws->final, of which `rows` are wanted. */
+/* ws->logits <- tile t of the vocabulary for the padded rows in ws->final, of which `rows` are
+ * wanted. */
 static wm_status_t logits_tile(wm_model_t *m, int64_t t, int64_t rows, wm_workspace_t *ws,
                                wm_error_t *err) {
   double start = wm_profile_start(m->profile);
-  wm_status_t status =
-      wm_linear_apply(m->head_tiles[t], ws->final, m->options.tile_rows, ws->logits, err);
+  int64_t height = wm_gemm_padded(m->tiles, m->options.tile_rows, rows);
+  wm_status_t status = wm_linear_apply(m->head_tiles[t], ws->final, height, ws->logits, err);
   wm_profile_stop(m->profile, WM_KERNEL_HEAD, start,
                   2.0 * (double)rows * (double)(tile_width(m, t) * m->arch.d_model), 0);
   return status;

@@ -197,6 +197,21 @@ int64_t wm_model_tile_rows(const wm_model_t *model) {
   return model->options.tile_rows;
 }
 
+wm_tiles_t wm_model_tiles(const wm_model_t *model) {
+  return model->tiles;
+}
+
+wm_status_t wm_model_set_tiles(wm_model_t *model, wm_tiles_t tiles, wm_error_t *err) {
+  wm_status_t status;
+  for (int64_t i = 0; i < model->arch.n_layers; i++)
+    WM_TRY(wm_block_set_tiles(&model->layers[i], tiles, err));
+  for (int64_t t = 0; t < model->n_head_tiles; t++)
+    WM_TRY(wm_linear_set_tiles(model->head_tiles[t], tiles, err));
+  model->tiles = tiles;
+cleanup:
+  return status;
+}
+
 int64_t wm_model_scratch_bytes(const wm_model_t *model) {
   return wm_gemm_scratch_bytes(&model->scratch);
 }

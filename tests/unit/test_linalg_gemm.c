@@ -32,12 +32,21 @@ static float *random_array(int64_t n, uint64_t stream) {
 }
 
 static wm_linear_t *make_layer(int64_t in, int64_t out, const float *w, wm_weight_layout_t layout,
-                               const float *bias, wm_activation_t act, int64_t tile) {
+                               const float *bias, wm_activation_t act, int64_t tile,
+                               wm_gemm_scratch_t *scratch) {
+  const wm_weight_t weight = {WM_DTYPE_F32, layout, w};
   wm_error_t err = {0};
   wm_linear_t *layer;
-  if (wm_linear_create(&layer, in, out, w, layout, bias, act, tile, &err) != WM_OK)
+  if (wm_linear_create_typed(&layer, in, out, &weight, bias, act, tile, WM_COMPUTE_F32, scratch,
+                             &err) != WM_OK)
     fail_msg("%s", err.message);
   return layer;
+}
+
+static void set_tiles(wm_linear_t *layer, wm_tiles_t tiles) {
+  wm_error_t err = {0};
+  if (tiles != WM_TILES_FIXED && wm_linear_set_tiles(layer, tiles, &err) != WM_OK)
+    fail_msg("%s", err.message);
 }
 
 static void apply(wm_linear_t *layer, const float *x, int64_t rows, float *y) {
@@ -56,11 +65,13 @@ static double row_bound(const float *x, const float *w, int64_t in, int64_t stri
 }
 
 static void compare(int64_t rows, int64_t in, int64_t out, wm_weight_layout_t layout, bool biased,
-                    wm_activation_t act) {
+                    wm_activation_t act, wm_tiles_t tiles) {
   float *x = random_array(rows * in, 1), *w = random_array(in * out, 2);
   float *bias = random_array(out, 3), *y = random_array(rows * out, 4);
   float *expected = random_array(rows * out, 5);
-  wm_linear_t *layer = make_layer(in, out, w, layout, biased ? bias : NULL, act, 64);
+  wm_gemm_scratch_t scratch = {0};
+  wm_linear_t *layer = make_layer(in, out, w, layout, biased ? bias : NULL, act, 64, &scratch);
+  set_tiles(layer, tiles);
   y[rows * out] = 12345; /* nothing beyond the last row may be written */
   apply(layer, x, rows, y);
   assert_true(y[rows * out] == 12345);
@@ -77,6 +88,7 @@ static void compare(int64_t rows, int64_t in, int64_t out, wm_weight_layout_t la
                  bound);
     }
   wm_linear_free(layer);
+  wm_gemm_scratch_destroy(&scratch);
   free(x);
   free(w);
   free(bias);
@@ -93,15 +105,28 @@ static void test_linear_against_reference(void **state) {
       for (int r = 0; r < 7; r++)
         for (int layout = 0; layout < 2; layout++)
           for (int biased = 0; biased < 2; biased++)
-            compare(rows[r], ins[i], outs[o], (wm_weight_layout_t)layout, biased,
-                    (r + o) % 2 ? WM_ACT_GELU : WM_ACT_NONE);
+            for (int tiles = 0; tiles < 2; tiles++)
+              compare(rows[r], ins[i], outs[o], (wm_weight_layout_t)layout, biased,
+                      (r + o) % 2 ? WM_ACT_GELU : WM_ACT_NONE, (wm_tiles_t)tiles);
+}
+
+/* Long sums, which fitted tiles may take in several panels, on one thread and shared out. */
+static void test_fitted_against_reference(void **state) {
+  (void)state;
+  for (int threads = 1; threads <= 3; threads++) {
+    omp_set_num_threads(threads);
+    for (int layout = 0; layout < 2; layout++)
+      for (int64_t rows = 5; rows <= 155; rows += 50)
+        compare(rows, 600, 133, (wm_weight_layout_t)layout, true, WM_ACT_NONE, WM_TILES_FITTED);
+  }
+  omp_set_num_threads(1);
 }
 
 static void test_every_activation(void **state) {
   (void)state;
   for (int act = 0; act < WM_ACT_COUNT; act++)
     if (act != WM_ACT_RELU2 && act != WM_ACT_LAPLACE) /* steeper than row_bound allows */
-      compare(70, 48, 33, WM_WEIGHT_IN_OUT, true, (wm_activation_t)act);
+      compare(70, 48, 33, WM_WEIGHT_IN_OUT, true, (wm_activation_t)act, WM_TILES_FIXED);
 }
 
 /* --- products in bfloat16 and with converted weights --------------------------------------------
@@ -264,7 +289,7 @@ static void test_scratch_is_shared(void **state) {
 static void test_tiles_pulse(void **state) {
   (void)state;
   float *x = random_array(200 * 5, 1), *w = random_array(5 * 6, 2), *y = random_array(200 * 6, 3);
-  wm_linear_t *layer = make_layer(5, 6, w, WM_WEIGHT_IN_OUT, NULL, WM_ACT_NONE, 48);
+  wm_linear_t *layer = make_layer(5, 6, w, WM_WEIGHT_IN_OUT, NULL, WM_ACT_NONE, 48, NULL);
   const int64_t tile = wm_linear_tile_rows(layer);
   uint64_t before = wm_pulse_count();
   apply(layer, x, 200, y);
@@ -349,6 +374,92 @@ static void test_rows_are_independent(void **state) {
   omp_set_num_threads(1);
 }
 
+/* --- tiles that fit the rows --------------------------------------------------------------------
+ */
+
+/* Tiles cover the rows, are no higher than the fixed ones, and waste less than a block each. */
+static void test_cut_into_tiles(void **state) {
+  (void)state;
+  const int64_t block = wm_gemm_fitted_block();
+  assert_int_equal(wm_gemm_row_block() % block, 0);
+  for (int64_t wanted = 1; wanted <= 600; wanted += 97) {
+    const int64_t tile = wm_gemm_tile_rows(wanted);
+    assert_int_equal(wm_gemm_share(WM_TILES_FIXED, tile, 3 * tile + 1), tile);
+    assert_int_equal(wm_gemm_padded(WM_TILES_FIXED, tile, 3 * tile + 1), 4 * tile);
+    for (int64_t rows = 1; rows < 4 * tile; rows++) {
+      const int64_t share = wm_gemm_share(WM_TILES_FITTED, tile, rows);
+      const int64_t tiles = (rows + share - 1) / share;
+      assert_true(share > 0 && share <= tile && share % block == 0);
+      assert_true(tiles <= (rows + tile - 1) / tile);
+      assert_true(tiles == 1 || share < rows / tiles + 2 * block);
+      const int64_t padded = wm_gemm_padded(WM_TILES_FITTED, tile, rows);
+      assert_true(padded >= rows && padded < rows + block && padded % block == 0);
+      /* what is padded so is cut without a remainder that would have to be copied */
+      assert_int_equal(padded % wm_gemm_share(WM_TILES_FITTED, tile, padded) % block, 0);
+    }
+  }
+}
+
+/* Among the same number of rows a row's bits don't depend on its place. */
+static void check_fitted_places(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t rows,
+                                wm_compute_t compute) {
+  float *row = random_array(in, 6), *x = random_array(rows * in, 1);
+  float *y = random_array(rows * out, 4), *first = random_array(out, 5);
+  typed_t t;
+  typed_make(&t, in, out, layout, compute == WM_COMPUTE_F32 ? WM_DTYPE_F32 : WM_DTYPE_BF16, compute,
+             96);
+  set_tiles(t.layer, WM_TILES_FITTED);
+  for (int64_t r = 0; r < rows; r += 11) {
+    for (int64_t i = 0; i < rows * in; i++)
+      x[i] = i / in == r ? row[i % in] : (float)((i + r) % 13) * 1e3f - 5e3f;
+    apply(t.layer, x, rows, y);
+    if (r == 0)
+      memcpy(first, y, (size_t)out * sizeof *y);
+    assert_memory_equal(first, y + r * out, (size_t)out * sizeof *y);
+  }
+  typed_free(&t);
+  free(row), free(x), free(y), free(first);
+}
+
+static void test_fitted_rows_are_independent(void **state) {
+  (void)state;
+  skip_if_blas_tells_rows_apart();
+  const int64_t shapes[][2] = {{3, 5}, {300, 96}, {520, 368}};
+  for (int threads = 1; threads <= 3; threads++) {
+    omp_set_num_threads(threads);
+    for (int s = 0; s < 3; s++)
+      for (int layout = 0; layout < 2; layout++)
+        for (int64_t rows = 1; rows <= 133; rows += 66)
+          check_fitted_places(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, rows,
+                              WM_COMPUTE_F32);
+    check_fitted_places(300, 96, WM_WEIGHT_IN_OUT, 50, WM_COMPUTE_BF16_EMULATED);
+    if (machine_has_bf16())
+      check_fitted_places(300, 96, WM_WEIGHT_OUT_IN, 50, WM_COMPUTE_BF16);
+  }
+  omp_set_num_threads(1);
+}
+
+/* Back at fixed tiles a layer gives the bits that it gave before. */
+static void test_tiles_can_be_changed(void **state) {
+  (void)state;
+  enum { ROWS = 100, IN = 300, OUT = 96 };
+  float *x = random_array(ROWS * IN, 1), *before = random_array(ROWS * OUT, 4);
+  float *y = random_array(ROWS * OUT, 5);
+  wm_error_t err = {0};
+  typed_t t;
+  typed_make(&t, IN, OUT, WM_WEIGHT_IN_OUT, WM_DTYPE_F32, WM_COMPUTE_F32, 96);
+  apply(t.layer, x, ROWS, before);
+  const int64_t bytes = wm_gemm_scratch_bytes(&t.scratch);
+  assert_int_equal(wm_linear_set_tiles(t.layer, WM_TILES_FITTED, &err), WM_OK);
+  assert_true(wm_gemm_scratch_bytes(&t.scratch) >= bytes);
+  apply(t.layer, x, ROWS, y);
+  assert_int_equal(wm_linear_set_tiles(t.layer, WM_TILES_FIXED, &err), WM_OK);
+  apply(t.layer, x, ROWS, y);
+  assert_memory_equal(y, before, ROWS * OUT * sizeof *y);
+  typed_free(&t);
+  free(x), free(before), free(y);
+}
+
 static void test_nan_stays_in_its_row(void **state) {
   (void)state;
   enum { ROWS = 70, IN = 48, OUT = 33, BAD = 37 };
@@ -356,7 +467,8 @@ static void test_nan_stays_in_its_row(void **state) {
   float *y = random_array(ROWS * OUT, 4);
   x[BAD * IN + 5] = NAN;
   for (int layout = 0; layout < 2; layout++) {
-    wm_linear_t *layer = make_layer(IN, OUT, w, (wm_weight_layout_t)layout, NULL, WM_ACT_RELU, 64);
+    wm_linear_t *layer =
+        make_layer(IN, OUT, w, (wm_weight_layout_t)layout, NULL, WM_ACT_RELU, 64, NULL);
     apply(layer, x, ROWS, y);
     for (int i = 0; i < ROWS * OUT; i++)
       assert_true(isnan(y[i]) == (i / OUT == BAD));
@@ -467,6 +579,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sgemm_serial_starts_no_threads),
       cmocka_unit_test(test_linear_against_reference),
+      cmocka_unit_test(test_fitted_against_reference),
       cmocka_unit_test(test_every_activation),
       cmocka_unit_test(test_typed_products),
       cmocka_unit_test(test_operands_are_rounded),
@@ -475,6 +588,9 @@ int main(void) {
       cmocka_unit_test(test_refusal_names_what_is_missing),
       cmocka_unit_test(test_compute_names),
       cmocka_unit_test(test_rows_are_independent),
+      cmocka_unit_test(test_cut_into_tiles),
+      cmocka_unit_test(test_fitted_rows_are_independent),
+      cmocka_unit_test(test_tiles_can_be_changed),
       cmocka_unit_test(test_nan_stays_in_its_row),
       cmocka_unit_test(test_sgemm_serial),
       cmocka_unit_test(test_sgemm_serial_in_parallel),

@@ -24,10 +24,14 @@ static int32_t *random_ids(int64_t n, uint64_t stream, int64_t v) {
 }
 
 /* Bound: as in test_model_golden.c. */
-static void compare_with_reference(const wm_comm_t *comm, const random_spec_t *spec, int64_t n) {
+static void compare_with_reference(const wm_comm_t *comm, const random_spec_t *spec, int64_t n,
+                                   wm_tiles_t tiles) {
   char *dir = model_directory();
   write_random_model(dir, spec);
+  wm_error_t err = {0};
   wm_model_t *model = open_model(comm, dir, 50, 64);
+  check(wm_model_set_tiles(model, tiles, &err), &err);
+  assert_int_equal(wm_model_tiles(model), tiles);
   int32_t *ids = random_ids(n, 1, spec->v);
   int64_t starts[] = {0, n}, size = spec->layers * n * spec->d;
   wm_batch_t batch = {1, starts};
@@ -35,7 +39,6 @@ static void compare_with_reference(const wm_comm_t *comm, const random_spec_t *s
   double *x = array(size, sizeof *x), *y = array(size, sizeof *y);
   double *logits = array(n * spec->v, sizeof *logits);
   float *rounded = array(size > n * spec->v ? size : n * spec->v, sizeof *rounded);
-  wm_error_t err = {0};
   check(wm_reference_forward(model, ids, n, x, y, logits, &err), &err);
   for (int64_t i = 0; i < n * spec->v; i++)
     rounded[i] = (float)logits[i];
@@ -59,7 +62,8 @@ static void agrees_with_reference(void **state) {
   static const int64_t lengths[] = {1, 2, 64, 65, 200};
   for (int i = 0; i < N_SPECS; i++)
     for (int k = 0; k < 5; k++)
-      compare_with_reference(*state, &specs[i], lengths[k]);
+      for (int tiles = 0; tiles < 2; tiles++)
+        compare_with_reference(*state, &specs[i], lengths[k], (wm_tiles_t)tiles);
 }
 
 /* Runs sequences of the given lengths and returns results; ids of sequence i come from streams[i].

@@ -53,6 +53,21 @@ int64_t wm_gemm_row_block(void);
 /* `rows`, rounded up to it. */
 int64_t wm_gemm_tile_rows(int64_t rows);
 
+/* How rows are cut into tiles.
+ *   FIXED   tiles of tile_rows, the last one padded to it. A row's bits depend on that row alone.
+ *   FITTED  tiles of equal share, at most tile_rows high, padded to wm_gemm_fitted_block() rows:
+ *           time follows the number of rows. A row's bits may depend on how many there are, though
+ *           not on its place among them: for inference, never for what is compared bit by bit. */
+typedef enum { WM_TILES_FIXED, WM_TILES_FITTED } wm_tiles_t;
+
+/* Fitted tiles are multiples of it; it divides wm_gemm_row_block(). */
+int64_t wm_gemm_fitted_block(void);
+/* Rows that each of the tiles for `rows` rows takes; the last one may have fewer. tile: of
+ * wm_gemm_tile_rows. */
+int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t rows);
+/* Height of the last tile, padded, added to those before it: what `rows` rows are padded to. */
+int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows);
+
 typedef enum { WM_COMPUTE_F32, WM_COMPUTE_BF16, WM_COMPUTE_BF16_EMULATED } wm_compute_t;
 
 /* "f32", "bf16", "bf16_emulated" */
@@ -76,7 +91,8 @@ typedef struct {
 typedef struct {
   float *weight;
   void *rows;
-  int64_t weight_elements, row_elements;
+  float *panel; /* of the weights, for fitted tiles */
+  int64_t weight_elements, row_elements, panel_elements;
 } wm_gemm_scratch_t;
 /* Harmless on a zeroed object. */
 void wm_gemm_scratch_destroy(wm_gemm_scratch_t *scratch);
@@ -104,6 +120,10 @@ void wm_linear_free(wm_linear_t *linear);
 /* Rows of a tile: tile_rows, rounded up to what the backend needs. A caller that passes whole tiles
  * saves the object its own padded copies of a last, shorter one. */
 int64_t wm_linear_tile_rows(const wm_linear_t *linear);
+
+/* How rows are cut from now on; fixed after creation. Fitted tiles need `scratch`, which grows for
+ * the present number of threads, here and nowhere else. */
+wm_status_t wm_linear_set_tiles(wm_linear_t *linear, wm_tiles_t tiles, wm_error_t *err);
 
 /* y[rows, out] = act(x[rows, in] W + b), with all threads of the process. x and y may not overlap.
  * Not thread-safe: one caller at a time per object. rows = 0 is allowed. */

@@ -13,15 +13,20 @@
 typedef struct wm_gemm_plan wm_gemm_plan_t;
 
 /* `operands` is the type of X and W: F32, or BF16, which a backend or CPU may lack: then
- * WM_ENVIRONMENT. Y is float32. On failure *out is NULL. Not collective. */
+ * WM_ENVIRONMENT. Y is float32. `rows` is a multiple of wm_gemm_row_block(), or with fitted
+ * tiles of wm_gemm_fitted_block(): then the product is done in whatever order is fast for its
+ * height. On failure *out is NULL. Not collective. */
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
-                                wm_dtype_t operands, wm_weight_layout_t layout, wm_error_t *err);
+                                wm_dtype_t operands, wm_weight_layout_t layout, wm_tiles_t tiles,
+                                wm_error_t *err);
+/* Floats of scratch that a run takes with the present number of threads. */
+int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *plan);
 /* NULL is allowed. */
 void wm_gemm_plan_free(wm_gemm_plan_t *plan);
 
 /* With all threads of the process; one caller at a time per plan. Row r of Y depends, bit for bit,
- * on row r of X alone (and on the number of threads). */
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *y,
-                             wm_error_t *err);
+ * on row r of X alone (and on the number of threads). panel: wm_gemm_plan_panel floats. */
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
+                             float *y, wm_error_t *err);
 
 #endif

@@ -7,8 +7,9 @@
  *   ...                       (each tile padded with zeros)
  *
  * A row's bits are those that the full MLP or the surrogate gives it among any other rows, for
- * products tell no rows apart (linalg/gemm.h); that does not hold for some kernels of CBLAS
- * (wm_sweep_cells_are_independent). When all rows are on one route nothing is copied.
+ * products in fixed tiles tell no rows apart (linalg/gemm.h); that does not hold for some kernels
+ * of CBLAS (wm_sweep_cells_are_independent), nor for fitted tiles. With those, time follows the
+ * number of rows of either route. When all rows are on one route nothing is copied.
  */
 #ifndef WANAMAKER_MEASURE_ROUTING_H
 #define WANAMAKER_MEASURE_ROUTING_H
@@ -32,9 +33,9 @@ void wm_routing_free(wm_routing_t *routing);
 int64_t wm_routing_bytes(const wm_model_t *model, int64_t max_rows);
 
 /* y[rows, D] <- MLP or surrogate of `layer` applied to x[rows, D], as route[rows] says. x and y may
- * not overlap; rows = 0 is allowed. The surrogate's products must be of the model's width; it is
- * needed, like `surrogates`, only where a row asks for it. Both paths and the copies are counted
- * in the model's profile. Not collective; all threads of the process, one caller at a time per
+ * not overlap; rows = 0 is allowed. The surrogates' products must have the model's tiles; they are
+ * needed only where a row asks for one. Both paths and the copies are counted in the model's
+ * profile. Not collective; all threads of the process, one caller at a time per
  * model and object. */
 wm_status_t wm_routing_apply(wm_routing_t *routing, wm_model_t *model,
                              const wm_surrogates_t *surrogates, int64_t layer, const float *x,

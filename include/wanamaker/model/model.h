@@ -77,6 +77,11 @@ wm_profile_t *wm_model_profile(const wm_model_t *model);
 wm_compute_t wm_model_compute(const wm_model_t *model);
 /* Rows of a tile of the products, as wm_gemm_tile_rows made it of the options. */
 int64_t wm_model_tile_rows(const wm_model_t *model);
+/* How the rows of a batch are cut into tiles (gemm.h): fixed, unless it is set to fitted for
+ * inference, which may be changed at any time but not between a workspace's functions of one pass.
+ * After a failure the model may only be closed. Not collective. */
+wm_tiles_t wm_model_tiles(const wm_model_t *model);
+wm_status_t wm_model_set_tiles(wm_model_t *model, wm_tiles_t tiles, wm_error_t *err);
 /* Bytes that this process's products take to convert operands. */
 int64_t wm_model_scratch_bytes(const wm_model_t *model);
 /* Bytes converted into node-shared memory (0 for float32 files and products). */
@@ -112,6 +117,11 @@ wm_status_t wm_model_attend(wm_model_t *model, int64_t layer, const wm_batch_t *
 /* y[rows, D] <- MLP of `layer` applied to x[rows, D]. */
 wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *workspace, wm_error_t *err);
+
+/* The same for one tile, without copies: rows is at most wm_model_tile_rows, and x and y have room
+ * for wm_gemm_padded rows, which are overwritten. */
+wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
+                              wm_workspace_t *workspace, wm_error_t *err);
 
 /* nll[i] <- -log softmax(logits(LN(h[i])))[targets[i]] for rows i with targets[i] >= 0 (others are
  * left alone and cost nothing), float64 log-sum-exp over tiles of the vocabulary; [N, V] is never
