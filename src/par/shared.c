@@ -1,5 +1,6 @@
 #include "wanamaker/par/shared.h"
 
+#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
 
@@ -79,8 +80,11 @@ wm_status_t wm_shared_create(const wm_comm_t *comm, int64_t bytes, const char *w
   if (status != WM_OK)
     return status;
   void *own;
+  const double slow_memory = 1e8; /* bytes per second that the system clears; no rank can pulse */
+  wm_pulse_allow((double)bytes / slow_memory);
   MPI_Win_allocate_shared(comm->node_rank == 0 ? (MPI_Aint)(bytes + SLACK) : 0, 1, MPI_INFO_NULL,
                           comm->node, &own, &out->window);
+  wm_pulse_allow(0);
   MPI_Aint size;
   int unit;
   void *base;
