@@ -23,6 +23,17 @@ wm_status_t wm_gram_update(const double *x, const double *y, int64_t rows, int64
   return WM_OK;
 }
 
+wm_status_t wm_gram_square(const double *z, int64_t rows, int64_t k, int64_t ld, double *a,
+                           wm_error_t *err) {
+  if (rows > INT_MAX || ld > INT_MAX)
+    return wm_fail(err, WM_ENVIRONMENT, "Gram matrix: %lld rows of width %lld exceed 32 bits",
+                   (long long)rows, (long long)ld);
+  if (rows > 0)
+    cblas_dsyrk(CblasRowMajor, CblasLower, CblasTrans, (int)k, (int)rows, 1.0, z, (int)ld, 1.0, a,
+                (int)k);
+  return WM_OK;
+}
+
 void wm_gram_mirror(int64_t d, int parts, int part, double *xx) {
   for (int64_t p = part; p * WM_GRAM_PANEL < d; p += parts) {
     int64_t first = p * WM_GRAM_PANEL;

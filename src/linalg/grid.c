@@ -33,6 +33,19 @@ wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, w
   return wm_agree(comm, status, err);
 }
 
+void wm_grid_choose(MPI_Comm comm, int64_t width, int *prows, int *pcols) {
+  enum { WIDTH_PER_RANK = 512 }; /* keeps one rank busy */
+  int size;
+  MPI_Comm_size(comm, &size);
+  int64_t wanted = width / WIDTH_PER_RANK;
+  int use = (int)(wanted < 1 ? 1 : wanted < size ? wanted : size);
+  *prows = 1;
+  for (int r = 1; r * r <= use; r++)
+    if (use % r == 0)
+      *prows = r;
+  *pcols = use / *prows;
+}
+
 void wm_grid_allow(const wm_grid_t *grid, double flops) {
   const double slow = 2e8 /* per second and rank */, least = 120; /* seconds */
   double seconds = flops / (slow * grid->prows * grid->pcols);

@@ -4,24 +4,13 @@
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/progress.h"
 #include "wanamaker/base/timer.h"
+#include "wanamaker/linalg/grid.h"
+#include "wanamaker/measure/trunk.h"
 
 #include <string.h>
 
 /* --- plan ---------------------------------------------------------------------------------------
  */
-
-/* Width of matrix that keeps one rank of a grid busy. */
-enum { WIDTH_PER_RANK = 512 };
-
-static void choose_grid(int ranks, int64_t d, int *rows, int *columns) {
-  int64_t wanted = d / WIDTH_PER_RANK;
-  int use = (int)(wanted < 1 ? 1 : wanted < ranks ? wanted : ranks);
-  *rows = 1;
-  for (int r = 1; r * r <= use; r++)
-    if (use % r == 0)
-      *rows = r;
-  *columns = use / *rows;
-}
 
 /* Rows that a rank works on at once. */
 static int64_t most_rows(const wm_blocks_t *fit, const wm_blocks_t *heldout) {
@@ -84,7 +73,7 @@ wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
     out->grid_rows = (int)options->grid_rows;
     out->grid_columns = (int)options->grid_columns;
   } else {
-    choose_grid(comm->size, arch->d_model, &out->grid_rows, &out->grid_columns);
+    wm_grid_choose(comm->world, arch->d_model, &out->grid_rows, &out->grid_columns);
   }
   out->teams = comm->size / (out->grid_rows * out->grid_columns);
   return WM_OK;
@@ -93,66 +82,21 @@ wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
 /* --- pass over the text -------------------------------------------------------------------------
  */
 
-/* Scratch of the trunk. */
-typedef struct {
-  float *h, *x, *y;
-  wm_block_t block;
-  wm_workspace_t *workspace;
-} trunk_t;
-
-static void trunk_destroy(trunk_t *t) {
-  free(t->h);
-  free(t->x);
-  free(t->y);
-  wm_block_destroy(&t->block);
-  wm_workspace_free(t->workspace);
-}
-
-static wm_status_t trunk_create(const wm_model_t *model, const wm_blocks_t *blocks, trunk_t *t,
-                                wm_error_t *err) {
-  const int64_t elements = blocks->max_rows * wm_model_arch(model)->d_model;
-  wm_status_t status;
-  void *memory;
-  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
-  t->h = memory;
-  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
-  t->x = memory;
-  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
-  t->y = memory;
-  WM_TRY(wm_block_create(blocks, &t->block, err));
-  WM_TRY(wm_workspace_create(model, blocks->max_rows, blocks->windows->max_length, &t->workspace,
-                             err));
-cleanup:
-  return status;
-}
-
-/* x, y <- MLP input and output of `layer`; h goes on to the next. */
-static wm_status_t trunk_layer(wm_model_t *model, int64_t layer, trunk_t *t, wm_error_t *err) {
-  const int64_t rows = t->block.rows, d = wm_model_arch(model)->d_model;
-  wm_status_t status;
-  WM_TRY(wm_model_attend(model, layer, &t->block.batch, t->h, t->x, t->workspace, err));
-  WM_TRY(wm_model_mlp(model, layer, t->x, rows, t->y, t->workspace, err));
-  wm_model_add(model, t->h, t->y, rows * d);
-cleanup:
-  return status;
-}
-
 /* One block per rank through the layers up to the group's last; ranks past the end have no rows but
  * take part in each layer's update. A failure is agreed on once a step: until then the rank goes on
  * without rows. */
 static wm_status_t step(const wm_comm_t *comm, wm_model_t *model, const wm_blocks_t *blocks,
                         const int32_t *ids, int64_t index, wm_row_set_t set,
-                        const wm_fit_group_t *group, trunk_t *t, wm_gram_t *gram, wm_error_t *err) {
+                        const wm_fit_group_t *group, wm_trunk_t *t, wm_gram_t *gram,
+                        wm_error_t *err) {
   wm_status_t status = WM_OK;
   bool busy = index < blocks->n;
-  if (busy) {
-    wm_block_load(blocks, ids, index, &t->block);
-    status = wm_model_embed(model, &t->block.batch, t->block.ids, t->h, err);
-  }
+  if (busy)
+    status = wm_trunk_begin(t, ids, index, err);
   int64_t next = 0;
   for (int64_t l = 0; l <= group->layers[group->n - 1]; l++) {
     if (busy && status == WM_OK)
-      status = trunk_layer(model, l, t, err);
+      status = wm_trunk_layer(t, l, err);
     if (group->layers[next] != l)
       continue;
     int64_t rows = busy && status == WM_OK ? t->block.n_kept : 0;
@@ -182,9 +126,9 @@ static wm_status_t pass(wm_fit_t *fit, const wm_fit_group_t *group, wm_fit_posit
   const wm_blocks_t *blocks = held ? fit->heldout : fit->fit;
   const int32_t *ids = held ? fit->heldout_ids : fit->fit_ids;
   const int64_t before = progress->done - tokens_before(blocks, at->next);
-  trunk_t t = {0};
+  wm_trunk_t t = {0};
   wm_status_t status;
-  WM_TRY(wm_agree(comm->world, trunk_create(fit->model, blocks, &t, err), err));
+  WM_TRY(wm_agree(comm->world, wm_trunk_create(fit->model, blocks, &t, err), err));
   while (at->next < blocks->n) {
     WM_TRY(step(comm, fit->model, blocks, ids, at->next + comm->rank, (wm_row_set_t)at->set, group,
                 &t, gram, err));
@@ -199,7 +143,7 @@ static wm_status_t pass(wm_fit_t *fit, const wm_fit_group_t *group, wm_fit_posit
     }
   }
 cleanup:
-  trunk_destroy(&t);
+  wm_trunk_destroy(&t);
   return status;
 }
 

@@ -14,6 +14,11 @@ enum { WM_GRAM_PANEL = 128 };
 wm_status_t wm_gram_update(const double *x, const double *y, int64_t rows, int64_t d, int parts,
                            int part, double *xx, double *xy, wm_error_t *err);
 
+/* a[k, k] += Z'Z (lower triangle only), Z: [rows, k] row-major with rows of `ld` elements. Threaded
+ * BLAS; not collective. */
+wm_status_t wm_gram_square(const double *z, int64_t rows, int64_t k, int64_t ld, double *a,
+                           wm_error_t *err);
+
 /* Copies the lower triangle of xx[d, d] to the upper one, for rows of the given share of panels (as
  * targets). Call after a barrier. */
 void wm_gram_mirror(int64_t d, int parts, int part, double *xx);

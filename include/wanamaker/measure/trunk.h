@@ -1,0 +1,36 @@
+/* The unmodified model on one block at a time, layer by layer: MLP inputs and outputs. */
+#ifndef WANAMAKER_MEASURE_TRUNK_H
+#define WANAMAKER_MEASURE_TRUNK_H
+
+#include "wanamaker/base/status.h"
+#include "wanamaker/measure/blocks.h"
+#include "wanamaker/model/model.h"
+
+#include <stdint.h>
+
+typedef struct {
+  wm_model_t *model;         /* borrowed, like blocks */
+  const wm_blocks_t *blocks; /* */
+  float *h, *x, *y;          /* [rows, D] residual; input and output of the last layer's MLP */
+  wm_block_t block;          /* the one that was begun */
+  wm_workspace_t *workspace;
+} wm_trunk_t;
+
+/* Room for any block of `blocks`. Not collective. Destroy also after a failure; harmless on a
+ * zeroed object. */
+wm_status_t wm_trunk_create(wm_model_t *model, const wm_blocks_t *blocks, wm_trunk_t *out,
+                            wm_error_t *err);
+void wm_trunk_destroy(wm_trunk_t *trunk);
+/* Bytes of such an object for blocks of `rows` rows and windows of at most max_length tokens. */
+int64_t wm_trunk_bytes(const wm_model_t *model, int64_t rows, int64_t max_length);
+
+/* Loads block `index` and embeds it; ids: the corpus's ids. Not collective. */
+wm_status_t wm_trunk_begin(wm_trunk_t *trunk, const int32_t *ids, int64_t index, wm_error_t *err);
+/* x, y <- MLP input and output of `layer`; h goes on to the next. Layers in order, from 0. Not
+ * collective. */
+wm_status_t wm_trunk_layer(wm_trunk_t *trunk, int64_t layer, wm_error_t *err);
+/* The same for a layer behind which nothing is wanted: its MLP is left out, y and h are not valid
+ * afterwards. */
+wm_status_t wm_trunk_last_input(wm_trunk_t *trunk, int64_t layer, wm_error_t *err);
+
+#endif

@@ -1,0 +1,57 @@
+#include "wanamaker/measure/trunk.h"
+
+#include "wanamaker/base/mem.h"
+
+#include <string.h>
+
+wm_status_t wm_trunk_create(wm_model_t *model, const wm_blocks_t *blocks, wm_trunk_t *t,
+                            wm_error_t *err) {
+  const int64_t elements = blocks->max_rows * wm_model_arch(model)->d_model;
+  wm_status_t status;
+  void *memory;
+  *t = (wm_trunk_t){.model = model, .blocks = blocks};
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->h = memory;
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->x = memory;
+  WM_TRY(wm_alloc(&memory, elements, sizeof(float), "hidden states", err));
+  t->y = memory;
+  WM_TRY(wm_block_create(blocks, &t->block, err));
+  WM_TRY(wm_workspace_create(model, blocks->max_rows, blocks->windows->max_length, &t->workspace,
+                             err));
+cleanup:
+  return status;
+}
+
+void wm_trunk_destroy(wm_trunk_t *t) {
+  free(t->h);
+  free(t->x);
+  free(t->y);
+  wm_block_destroy(&t->block);
+  wm_workspace_free(t->workspace);
+  memset(t, 0, sizeof *t);
+}
+
+int64_t wm_trunk_bytes(const wm_model_t *model, int64_t rows, int64_t max_length) {
+  return 3 * rows * wm_model_arch(model)->d_model * (int64_t)sizeof(float) +
+         wm_workspace_bytes(model, rows, max_length) + wm_model_scratch_bytes(model);
+}
+
+wm_status_t wm_trunk_begin(wm_trunk_t *t, const int32_t *ids, int64_t index, wm_error_t *err) {
+  wm_block_load(t->blocks, ids, index, &t->block);
+  return wm_model_embed(t->model, &t->block.batch, t->block.ids, t->h, err);
+}
+
+wm_status_t wm_trunk_last_input(wm_trunk_t *t, int64_t layer, wm_error_t *err) {
+  return wm_model_attend(t->model, layer, &t->block.batch, t->h, t->x, t->workspace, err);
+}
+
+wm_status_t wm_trunk_layer(wm_trunk_t *t, int64_t layer, wm_error_t *err) {
+  const int64_t rows = t->block.rows, d = wm_model_arch(t->model)->d_model;
+  wm_status_t status;
+  WM_TRY(wm_trunk_last_input(t, layer, err));
+  WM_TRY(wm_model_mlp(t->model, layer, t->x, rows, t->y, t->workspace, err));
+  wm_model_add(t->model, t->h, t->y, rows * d);
+cleanup:
+  return status;
+}
