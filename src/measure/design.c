@@ -20,7 +20,7 @@ static const float *row_of(const wm_design_t *d, int64_t i) {
 
 /* As it is given, not standardised. */
 static double raw(const wm_design_t *d, int64_t i, int64_t j) {
-  return d->x != NULL ? raw(d, i, j) : d->z[i * d->k + j];
+  return d->x != NULL ? (double)row_of(d, i)[j] : d->z[i * d->k + j];
 }
 
 void wm_design_tile(const wm_design_t *d, int64_t first, int64_t count, double *tile, int64_t ld) {
