@@ -15,7 +15,8 @@ wm_sweep_options_t wm_losses_options(const wm_run_t *run) {
                           .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes"),
                           .bootstrap = {.resamples = wm_config_int(c, "bootstrap.resamples"),
                                         .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
-                                        .confidence = wm_config_float(c, "bootstrap.confidence")}};
+                                        .confidence = wm_config_float(c, "bootstrap.confidence"),
+                                        .unpaired = wm_config_bool(c, "bootstrap.unpaired")}};
   wm_unit_parse(wm_config_string(c, "bootstrap.unit"), &o.unit);
   return o;
 }
@@ -63,5 +64,6 @@ uint64_t wm_losses_statistics_key(const wm_text_t *text, const wm_sweep_options_
   h = wm_hash(&b->resamples, sizeof b->resamples, h);
   h = wm_hash(&b->seed, sizeof b->seed, h);
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
+  h = wm_hash(&b->unpaired, sizeof b->unpaired, h);
   return wm_hash(&o->unit, sizeof o->unit, h);
 }

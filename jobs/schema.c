@@ -100,6 +100,8 @@ const wm_schema_t wm_settings[] = {
     {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_SWEEP, "its seed"},
     {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL, WM_JOB_SWEEP,
      "level of the intervals and of \"beats the full model\""},
+    {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_SWEEP,
+     "also the study's interval, full model and variant on draws of their own: what pairing gains"},
 
     /* how it is computed */
     {"checkpoint.minutes", WM_SETTING_FLOAT, "10.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,

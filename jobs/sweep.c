@@ -12,6 +12,7 @@
 #include "wanamaker/report/table.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* One evaluation and what it is made of. */
@@ -118,32 +119,56 @@ cleanup:
 /* --- table --------------------------------------------------------------------------------------
  */
 
-static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, int64_t v) {
+/* Columns that not every sweep has. */
+typedef struct {
+  bool unpaired, check, note;
+} extra_t;
+
+static extra_t extra_columns(const job_t *j, const wm_sweep_t *s) {
+  extra_t extra = {.unpaired = j->options.bootstrap.unpaired, .check = j->check.n > 0};
+  for (int64_t v = 1; v < j->variants.n; v++) {
+    char note[128];
+    wm_effect_note(&s->effects[v], j->text->windows.n_predicted, note, sizeof note);
+    extra.note |= note[0] != '\0';
+  }
+  return extra;
+}
+
+static void add_interval(wm_table_t *t, double low, double high) {
+  char text[96];
+  wm_interval_text(low, high, text, sizeof text);
+  wm_table_text(t, text);
+}
+
+static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t extra, int64_t v) {
   const wm_effect_t *e = &s->effects[v];
-  char label[64];
+  char label[64], note[128] = "";
   wm_variants_label(&j->variants, v, label, sizeof label);
   int64_t count = j->variants.offsets[v + 1] - j->variants.offsets[v];
   int64_t layer = count == 1 ? j->variants.layers[j->variants.offsets[v]] : -1;
   wm_table_text(t, label);
   wm_table_float(t, e->perplexity);
   wm_table_float(t, e->delta);
-  if (e->low == e->low)
-    wm_table_textf(t, "[%.3f, %.3f]", e->low, e->high);
-  else
-    wm_table_text(t, "-");
-  if (layer >= 0) {
-    wm_table_float(t, wm_surrogates_r2(j->surrogates, layer));
-    wm_table_float(t, wm_surrogates_r2_heldout(j->surrogates, layer));
-  } else {
-    wm_table_text(t, "-");
-    wm_table_text(t, "-");
-  }
+  add_interval(t, e->low, e->high);
+  if (extra.unpaired)
+    add_interval(t, e->unpaired_low, e->unpaired_high);
+  wm_table_float(t, layer >= 0 ? wm_surrogates_r2(j->surrogates, layer) : NAN);
+  wm_table_float(t, layer >= 0 ? wm_surrogates_r2_heldout(j->surrogates, layer) : NAN);
   wm_table_float(t, e->p_holm);
+  wm_table_text(t, v > 0 ? wm_effect_stars(e) : "");
   wm_table_text(t, v > 0 && e->beats_full ? "yes" : "");
-  if (j->check.n > 0) {
+  if (extra.check) {
     const wm_check_effect_t *c = &j->check.effects[v];
     wm_table_float(t, c->delta_f32);
-    wm_table_textf(t, "%+.4f +- %.4f", c->difference, c->standard_error);
+    if (isfinite(c->difference))
+      wm_table_textf(t, "%+.4f +- %.4f", c->difference, c->standard_error);
+    else
+      wm_table_float(t, NAN);
+  }
+  if (extra.note) {
+    if (v > 0)
+      wm_effect_note(e, j->text->windows.n_predicted, note, sizeof note);
+    wm_table_text(t, note);
   }
 }
 
@@ -155,25 +180,59 @@ static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *
   char interval[32], effect[32];
   snprintf(effect, sizeof effect, "%s effect", bf16_name(j));
   snprintf(interval, sizeof interval, "%.4g %% interval", 100 * j->options.bootstrap.confidence);
-  const wm_column_t columns[] = {{"layer", NULL, WM_ALIGN_LEFT, 0},
-                                 {"PPL", NULL, WM_ALIGN_RIGHT, 3},
-                                 {"delta", "%", WM_ALIGN_RIGHT, 3},
-                                 {"delta", interval, WM_ALIGN_RIGHT, 0},
-                                 {"R^2", "fit", WM_ALIGN_RIGHT, 4},
-                                 {"R^2", "held out", WM_ALIGN_RIGHT, 4},
-                                 {"p", "Holm", WM_ALIGN_RIGHT, 4},
-                                 {"beats full", NULL, WM_ALIGN_LEFT, 0},
-                                 {"delta in f32", "sample", WM_ALIGN_RIGHT, 3},
-                                 {effect, "sample", WM_ALIGN_RIGHT, 0}};
+  const extra_t extra = extra_columns(j, s);
+  const struct {
+    wm_column_t column;
+    bool shown;
+  } all[] = {{{"layer", NULL, WM_ALIGN_LEFT, 0}, true},
+             {{"PPL", NULL, WM_ALIGN_RIGHT, 3}, true},
+             {{"delta", "%", WM_ALIGN_RIGHT, 3}, true},
+             {{"delta", interval, WM_ALIGN_RIGHT, 0}, true},
+             {{"unpaired", interval, WM_ALIGN_RIGHT, 0}, extra.unpaired},
+             {{"R^2", "fit", WM_ALIGN_RIGHT, 4}, true},
+             {{"R^2", "held out", WM_ALIGN_RIGHT, 4}, true},
+             {{"p", "Holm", WM_ALIGN_RIGHT, 4}, true},
+             {{"", NULL, WM_ALIGN_LEFT, 0}, true},
+             {{"beats full", NULL, WM_ALIGN_LEFT, 0}, true},
+             {{"delta in f32", "sample", WM_ALIGN_RIGHT, 3}, extra.check},
+             {{effect, "sample", WM_ALIGN_RIGHT, 0}, extra.check},
+             {{"note", NULL, WM_ALIGN_LEFT, 0}, extra.note}};
+  enum { MOST = sizeof all / sizeof all[0] };
+  wm_column_t columns[MOST];
+  int n = 0;
+  for (int i = 0; i < MOST; i++)
+    if (all[i].shown)
+      columns[n++] = all[i].column;
   wm_table_t *t;
-  wm_status_t status = wm_table_create(columns, j->check.n > 0 ? 10 : 8, &t, err);
+  wm_status_t status = wm_table_create(columns, n, &t, err);
   if (status != WM_OK)
     return status;
   for (int64_t v = 0; v < j->variants.n; v++)
-    add_row(t, j, s, v);
+    add_row(t, j, s, extra, v);
   status = wm_table_print(t, WM_TABLE_TEXT, j->in->run->out, err);
   wm_table_free(t);
   return status;
+}
+
+/* How much wider the study's interval is, median over single layers. */
+static void print_width_ratio(const job_t *j, const wm_sweep_t *s) {
+  wm_error_t err;
+  void *memory;
+  if (wm_alloc(&memory, j->variants.n, sizeof(double), "widths", &err) != WM_OK)
+    return; /* a line that helps to read the table */
+  double *ratio = memory;
+  int64_t n = 0, defined = 0;
+  for (int64_t v = 1; v < j->variants.n; v++)
+    if (j->variants.offsets[v + 1] - j->variants.offsets[v] == 1) {
+      ratio[n] = wm_effect_width_ratio(&s->effects[v]);
+      defined += !isnan(ratio[n++]);
+    }
+  if (defined > 0)
+    fprintf(j->in->run->out,
+            "unpaired intervals (the study's: each side resampled alone) are %.1f times as wide as "
+            "paired ones, median over %" PRId64 " layers\n",
+            wm_median(ratio, n), defined);
+  free(memory);
 }
 
 /* The layers that beat the full model after correction, by name. */
@@ -195,6 +254,11 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
       fprintf(out, "%s %s", winners++ > 0 ? "," : "", label);
     }
   fprintf(out, "%s\n", winners > 0 ? "" : " none");
+  fprintf(out, "stars: p after Holm's correction below 0.05, 0.01, 0.001\n");
+  if (s->effects[0].units < WM_MIN_UNITS)
+    fprintf(out, "fewer than %d units: nothing is called significant\n", WM_MIN_UNITS);
+  if (j->options.bootstrap.unpaired)
+    print_width_ratio(j, s);
   if (j->check.n > 0)
     fprintf(out,
             "%s effect: delta here less delta in f32 on the same %" PRId64

@@ -26,6 +26,15 @@ double wm_quantile_sorted(const double *sorted, int64_t n, double q) {
   return sorted[below] + fraction * (sorted[below + 1] - sorted[below]);
 }
 
+double wm_median(double *x, int64_t n) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; i++)
+    if (!isnan(x[i]))
+      x[count++] = x[i];
+  qsort(x, (size_t)count, sizeof *x, compare_doubles);
+  return wm_quantile_sorted(x, count, 0.5);
+}
+
 void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high) {
   *low = *high = NAN;
   for (int64_t i = 0; i < n; i++)

@@ -33,7 +33,9 @@ double wm_perplexity(const float *nll, int64_t n) {
   return n > 0 ? exp(wm_sum_nll(nll, n) / (double)n) : NAN;
 }
 
-static wm_status_t check_finite(const char *name, const float *nll, int64_t n, wm_error_t *err) {
+/* *count: losses that are not finite. */
+static wm_status_t check_finite(const char *name, const float *nll, int64_t n, int64_t *count,
+                                wm_error_t *err) {
   int64_t bad = 0, first = -1;
   for (int64_t i = 0; i < n; i++) {
     if (!isfinite(nll[i])) {
@@ -42,6 +44,7 @@ static wm_status_t check_finite(const char *name, const float *nll, int64_t n, w
       bad++;
     }
   }
+  *count = bad;
   if (bad > 0)
     return wm_fail(err, WM_NUMERICAL,
                    "%s: %" PRId64 " of %" PRId64
@@ -82,14 +85,17 @@ wm_status_t wm_unit_sums_create(const float *full, const int32_t *units, int64_t
                                 wm_error_t *err) {
   wm_status_t status;
   void *memory = NULL;
+  int64_t bad;
   *out = (wm_unit_sums_t){.n_units = n_units, .n_variants = n_variants, .n_tokens = n_tokens};
   if (n_tokens <= 0)
     WM_TRY(wm_fail(err, WM_INPUT, "no predictions to take statistics of"));
-  WM_TRY(check_finite("full model", full, n_tokens, err));
+  WM_TRY(check_finite("full model", full, n_tokens, &bad, err));
   WM_TRY(wm_alloc(&memory, n_units * (2 + n_variants), sizeof(double), "sums of units", err));
   out->tokens = memory;
   out->full = out->tokens + n_units;
   out->excess = out->full + n_units;
+  WM_TRY(wm_alloc(&memory, n_variants, sizeof(int64_t), "sums of units", err));
+  out->bad = memory;
   count_units(out, units);
   WM_TRY(sum_by_unit(full, NULL, units, n_tokens, n_units, 1, out->full, err));
 cleanup:
@@ -102,7 +108,7 @@ wm_status_t wm_unit_sums_add(wm_unit_sums_t *sums, int64_t variant, const char *
                              const float *nll, const float *full, const int32_t *units,
                              wm_error_t *err) {
   assert(variant >= 0 && variant < sums->n_variants);
-  wm_status_t status = check_finite(name, nll, sums->n_tokens, err);
+  wm_status_t status = check_finite(name, nll, sums->n_tokens, &sums->bad[variant], err);
   double *column = sums->excess + variant;
   for (int64_t u = 0; u < sums->n_units; u++)
     column[u * sums->n_variants] = status == WM_OK ? 0 : NAN;
@@ -113,7 +119,8 @@ wm_status_t wm_unit_sums_add(wm_unit_sums_t *sums, int64_t variant, const char *
 }
 
 void wm_unit_sums_destroy(wm_unit_sums_t *sums) {
-  free(sums->tokens); /* start of the one block that all arrays share */
+  free(sums->tokens); /* start of the one block that all sums share */
+  free(sums->bad);
   *sums = (wm_unit_sums_t){0};
 }
 
@@ -124,8 +131,12 @@ static double strided_sum(const double *x, int64_t n, int64_t stride) {
   return sum + lost;
 }
 
+double wm_unit_sums_mean(const wm_unit_sums_t *s) {
+  return strided_sum(s->full, s->n_units, 1) / (double)s->n_tokens;
+}
+
 double wm_unit_sums_perplexity(const wm_unit_sums_t *s) {
-  return exp(strided_sum(s->full, s->n_units, 1) / (double)s->n_tokens);
+  return exp(wm_unit_sums_mean(s));
 }
 
 /* ---- Bootstrap ------------------------------------------------------------------------------- */
@@ -139,20 +150,25 @@ static double percent(double excess, double tokens) {
   return 100.0 * expm1(excess / tokens);
 }
 
-/* drawn[k] <- how often resample r draws occupied unit k. */
-static void draw_units(uint64_t seed, int64_t r, int64_t n, int32_t *drawn) {
-  wm_rng_t rng = {.seed = seed, .stream = (uint64_t)r};
+/* drawn[k] <- how often resample r of a stream of draws takes occupied unit k. */
+static void draw_units(uint64_t seed, uint64_t stream, int64_t n, int32_t *drawn) {
+  wm_rng_t rng = {.seed = seed, .stream = stream};
   memset(drawn, 0, (size_t)n * sizeof *drawn);
   for (int64_t j = 0; j < n; j++)
     drawn[wm_rng_below(rng, (uint64_t)j, (uint64_t)n)]++;
 }
 
-/* delta[v * resamples + r] for all v. The inner loop runs over variants, which the compiler may
- * vectorise without touching the order of any one variant's sum. */
-static void resample(const wm_unit_sums_t *s, const int64_t *occupied, const int32_t *drawn,
-                     double *excess, double *delta, int64_t resamples, int64_t r) {
-  int64_t V = s->n_variants;
-  double tokens = 0;
+/* Sums over the drawn units: tokens, the full model's losses, and excess[V] of the variants. The
+ * inner loop runs over variants, which the compiler may vectorise without touching the order of any
+ * one variant's sum. */
+typedef struct {
+  double tokens, full;
+} drawn_sums_t;
+
+static drawn_sums_t add_drawn(const wm_unit_sums_t *s, const int64_t *occupied,
+                              const int32_t *drawn, double *excess) {
+  const int64_t V = s->n_variants;
+  drawn_sums_t sums = {0, 0};
   for (int64_t v = 0; v < V; v++)
     excess[v] = 0;
   for (int64_t k = 0; k < s->n_occupied; k++) {
@@ -160,12 +176,12 @@ static void resample(const wm_unit_sums_t *s, const int64_t *occupied, const int
       continue;
     double times = drawn[k];
     const double *row = s->excess + occupied[k] * V;
-    tokens += times * s->tokens[occupied[k]];
+    sums.tokens += times * s->tokens[occupied[k]];
+    sums.full += times * s->full[occupied[k]];
     for (int64_t v = 0; v < V; v++)
       excess[v] += times * row[v];
   }
-  for (int64_t v = 0; v < V; v++)
-    delta[v * resamples + r] = percent(excess[v], tokens);
+  return sums;
 }
 
 static void list_occupied(const wm_unit_sums_t *s, int64_t *occupied) {
@@ -182,8 +198,27 @@ static void fill_undefined(const wm_unit_sums_t *s, int64_t resamples, int64_t b
       delta[v * resamples + r] = NAN;
 }
 
-wm_status_t wm_bootstrap_run(const wm_unit_sums_t *s, const wm_bootstrap_t *b, int64_t begin,
-                             int64_t end, double *delta, wm_error_t *err) {
+/* Streams of the variants' own draws begin here, those of the full model's at 0. */
+static const uint64_t OWN_DRAWS = UINT64_C(1) << 63;
+
+/* delta[v * resamples + r] for all v. */
+static void resample(const wm_unit_sums_t *s, const wm_bootstrap_t *b, bool paired, int64_t r,
+                     const int64_t *occupied, int32_t *drawn, double *excess, double *delta) {
+  draw_units(b->seed, (uint64_t)r, s->n_occupied, drawn);
+  drawn_sums_t base = add_drawn(s, occupied, drawn, excess);
+  double shift = 0; /* what the full model loses more, per token, on the variants' draws */
+  if (!paired) {
+    double before = base.full / base.tokens;
+    draw_units(b->seed, OWN_DRAWS | (uint64_t)r, s->n_occupied, drawn);
+    base = add_drawn(s, occupied, drawn, excess);
+    shift = base.full / base.tokens - before;
+  }
+  for (int64_t v = 0; v < s->n_variants; v++)
+    delta[v * b->resamples + r] = percent(excess[v] + shift * base.tokens, base.tokens);
+}
+
+static wm_status_t run(const wm_unit_sums_t *s, const wm_bootstrap_t *b, bool paired, int64_t begin,
+                       int64_t end, double *delta, wm_error_t *err) {
   assert(0 <= begin && begin <= end && end <= b->resamples);
   wm_status_t status;
   void *occupied = NULL, *drawn = NULL, *excess = NULL;
@@ -198,17 +233,25 @@ wm_status_t wm_bootstrap_run(const wm_unit_sums_t *s, const wm_bootstrap_t *b, i
   list_occupied(s, occupied);
 #pragma omp parallel for schedule(static)
   for (int64_t r = begin; r < end; r++) {
-    int32_t *my_drawn = (int32_t *)drawn + omp_get_thread_num() * s->n_occupied;
-    double *my_excess = (double *)excess + omp_get_thread_num() * s->n_variants;
     wm_pulse();
-    draw_units(b->seed, r, s->n_occupied, my_drawn);
-    resample(s, occupied, my_drawn, my_excess, delta, b->resamples, r);
+    resample(s, b, paired, r, occupied, (int32_t *)drawn + omp_get_thread_num() * s->n_occupied,
+             (double *)excess + omp_get_thread_num() * s->n_variants, delta);
   }
 cleanup:
   free(occupied);
   free(drawn);
   free(excess);
   return status;
+}
+
+wm_status_t wm_bootstrap_run(const wm_unit_sums_t *s, const wm_bootstrap_t *b, int64_t begin,
+                             int64_t end, double *delta, wm_error_t *err) {
+  return run(s, b, true, begin, end, delta, err);
+}
+
+wm_status_t wm_bootstrap_run_unpaired(const wm_unit_sums_t *s, const wm_bootstrap_t *b,
+                                      int64_t begin, int64_t end, double *delta, wm_error_t *err) {
+  return run(s, b, false, begin, end, delta, err);
 }
 
 /* Interval and p-values of one variant from its resamples x[n], which are sorted. */
@@ -224,8 +267,8 @@ static void judge(double *x, int64_t n, double confidence, wm_effect_t *e) {
   wm_percentile_interval(x, n, confidence, &e->low, &e->high);
 }
 
-static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, int64_t n_units,
-                                  double confidence, wm_error_t *err) {
+static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, double confidence,
+                                  wm_error_t *err) {
   void *memory;
   wm_status_t status = wm_alloc(&memory, 3 * n, sizeof(double), "p-values", err);
   if (status != WM_OK)
@@ -239,7 +282,7 @@ static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, int64_t n_uni
     effects[v].p_holm = holm[v];
     effects[v].p_bh = bh[v];
     effects[v].beats_full =
-        n_units >= WM_MIN_UNITS && effects[v].delta < 0 && holm[v] < 1.0 - confidence;
+        effects[v].delta < 0 && wm_effect_significant(&effects[v], 1.0 - confidence);
   }
 cleanup:
   free(memory);
@@ -258,13 +301,33 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *s, const wm_bootstrap_t *
   for (int64_t v = 0; v < s->n_variants; v++) {
     double excess = strided_sum(s->excess + v, s->n_units, s->n_variants);
     wm_effect_t *e = &effects[v];
-    *e = (wm_effect_t){.perplexity = exp((full + excess) / N), .delta = percent(excess, N)};
-    e->low = e->high = e->p_better = e->p_worse = e->p_two_sided = NAN;
+    *e = wm_effect_undefined();
+    e->mean_nll = (full + excess) / N;
+    e->perplexity = exp(e->mean_nll);
+    e->delta = percent(excess, N);
+    e->units = s->n_occupied;
+    e->non_finite = s->bad[v];
     if (s->n_occupied < 2 || isnan(e->delta))
       continue;
     memcpy(memory, delta + v * b->resamples, (size_t)b->resamples * sizeof(double));
     judge(memory, b->resamples, b->confidence, e);
   }
   free(memory);
-  return adjust_effects(effects, s->n_variants, s->n_occupied, b->confidence, err);
+  return adjust_effects(effects, s->n_variants, b->confidence, err);
+}
+
+wm_status_t wm_bootstrap_effects_unpaired(const wm_unit_sums_t *s, const wm_bootstrap_t *b,
+                                          const double *delta, wm_effect_t *effects,
+                                          wm_error_t *err) {
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, b->resamples, sizeof(double), "bootstrap sample", err);
+  if (status != WM_OK)
+    return status;
+  for (int64_t v = 0; v < s->n_variants; v++) {
+    memcpy(memory, delta + v * b->resamples, (size_t)b->resamples * sizeof(double));
+    wm_percentile_interval(memory, b->resamples, b->confidence, &effects[v].unpaired_low,
+                           &effects[v].unpaired_high);
+  }
+  free(memory);
+  return WM_OK;
 }

@@ -13,7 +13,7 @@ static const float *nll_of(const wm_sweep_t *s, int64_t variant) {
   return (const float *)s->nll.data + variant * s->blocks->windows->n_predicted;
 }
 
-static wm_status_t sum_units(wm_sweep_t *s, wm_unit_sums_t *sums, bool *bad, wm_error_t *err) {
+static wm_status_t sum_units(wm_sweep_t *s, wm_unit_sums_t *sums, wm_error_t *err) {
   const int64_t n = s->blocks->windows->n_predicted;
   wm_status_t status =
       wm_unit_sums_create(nll_of(s, 0), s->units, n, s->n_units, s->variants->n - 1, sums, err);
@@ -23,54 +23,68 @@ static wm_status_t sum_units(wm_sweep_t *s, wm_unit_sums_t *sums, bool *bad, wm_
     char label[128];
     wm_variants_label(s->variants, v, label, sizeof label);
     status = wm_unit_sums_add(sums, v - 1, label, nll_of(s, v), nll_of(s, 0), s->units, err);
-    bad[v] = status == WM_NUMERICAL;
-    if (status != WM_OK && !bad[v])
+    if (status != WM_OK && status != WM_NUMERICAL)
       return status;
-    s->non_finite += bad[v];
+    s->non_finite += status == WM_NUMERICAL;
   }
   return WM_OK;
 }
 
-static void spoil(wm_effect_t *e) {
-  e->perplexity = e->delta = e->low = e->high = NAN;
-  e->p_better = e->p_worse = e->p_two_sided = e->p_holm = e->p_bh = NAN;
-  e->beats_full = false;
+/* Collective. delta[V, R] of all resamples, which ranks share out. */
+static wm_status_t resample(const wm_sweep_t *s, const wm_unit_sums_t *sums, bool paired,
+                            const wm_bootstrap_t *bootstrap, double *delta, wm_error_t *err) {
+  const int64_t r = bootstrap->resamples, n = sums->n_variants * r;
+  int64_t first, count;
+  wm_partition(r, s->comm->size, s->comm->rank, &first, &count);
+  memset(delta, 0, (size_t)n * sizeof *delta);
+  wm_status_t status =
+      paired ? wm_bootstrap_run(sums, bootstrap, first, first + count, delta, err)
+             : wm_bootstrap_run_unpaired(sums, bootstrap, first, first + count, delta, err);
+  status = wm_agree(s->comm->world, status, err);
+  if (status == WM_OK)
+    wm_sum_f64(s->comm->world, delta, n);
+  return status;
 }
 
-/* Collective: ranks share out the resamples. */
+/* Collective. Effects of the variants behind the full model. */
+static wm_status_t compare(wm_sweep_t *s, const wm_unit_sums_t *sums,
+                           const wm_bootstrap_t *bootstrap, double *delta, wm_error_t *err) {
+  wm_effect_t *effects = s->effects + 1;
+  wm_status_t status;
+  WM_TRY(resample(s, sums, true, bootstrap, delta, err));
+  status = wm_bootstrap_effects(sums, bootstrap, delta, effects, err);
+  WM_TRY(wm_agree(s->comm->world, status, err));
+  if (!bootstrap->unpaired)
+    goto cleanup;
+  WM_TRY(resample(s, sums, false, bootstrap, delta, err));
+  status = wm_bootstrap_effects_unpaired(sums, bootstrap, delta, effects, err);
+  WM_TRY(wm_agree(s->comm->world, status, err));
+cleanup:
+  return status;
+}
+
 static wm_status_t statistics(wm_sweep_t *s, const wm_bootstrap_t *bootstrap, wm_error_t *err) {
-  const int64_t v = s->variants->n - 1, r = bootstrap->resamples;
+  const int64_t v = s->variants->n - 1;
   wm_unit_sums_t sums = {0};
-  void *delta = NULL, *bad = NULL, *effects = NULL;
-  int64_t first, count;
-  wm_status_t status = wm_alloc(&bad, v + 1, sizeof(bool), "statistics", err);
-  if (status == WM_OK)
-    status = wm_alloc(&effects, v + 1, sizeof(wm_effect_t), "statistics", err);
+  void *delta = NULL, *effects = NULL;
+  wm_status_t status = wm_alloc(&effects, v + 1, sizeof(wm_effect_t), "statistics", err);
   s->effects = effects;
   if (status == WM_OK)
-    status = wm_alloc(&delta, v * r, sizeof(double), "bootstrap", err);
+    status = wm_alloc(&delta, v * bootstrap->resamples, sizeof(double), "bootstrap", err);
   if (status == WM_OK)
-    status = sum_units(s, &sums, bad, err);
-  wm_partition(r, s->comm->size, s->comm->rank, &first, &count);
-  if (status == WM_OK && v > 0)
-    status = wm_bootstrap_run(&sums, bootstrap, first, first + count, delta, err);
+    status = sum_units(s, &sums, err);
   WM_TRY(wm_agree(s->comm->world, status, err));
   s->perplexity = wm_unit_sums_perplexity(&sums);
-  spoil(&s->effects[0]);
+  s->effects[0] = wm_effect_undefined();
+  s->effects[0].mean_nll = wm_unit_sums_mean(&sums);
   s->effects[0].perplexity = s->perplexity;
   s->effects[0].delta = 0;
-  if (v > 0) {
-    wm_sum_f64(s->comm->world, delta, v * r);
-    status = wm_bootstrap_effects(&sums, bootstrap, delta, s->effects + 1, err);
-    WM_TRY(wm_agree(s->comm->world, status, err));
-  }
-  for (int64_t i = 1; i <= v; i++)
-    if (((bool *)bad)[i])
-      spoil(&s->effects[i]);
+  s->effects[0].units = sums.n_occupied;
+  if (v > 0)
+    WM_TRY(compare(s, &sums, bootstrap, delta, err));
 cleanup:
   wm_unit_sums_destroy(&sums);
   free(delta);
-  free(bad);
   return status;
 }
 

@@ -102,7 +102,8 @@ typedef struct {
   char layers[LABEL_SIZE];
   char path[PATH_SIZE];
   char gate[PATH_SIZE];
-  double threshold, ppl, delta_pct, low, high, p_two_sided, p_holm, p_bh;
+  double threshold, mean_nll, ppl, delta_pct, low, high, unpaired_low, unpaired_high;
+  double p_two_sided, p_holm, p_bh;
   int32_t beats_full;
   double routed_fraction, mlp_flops, flops;
 } variant_row_t;
@@ -129,10 +130,13 @@ static hid_t variant_type(void) {
       FIELD(path, path),
       FIELD(gate, path),
       FIELD(threshold, H5T_NATIVE_DOUBLE),
+      FIELD(mean_nll, H5T_NATIVE_DOUBLE),
       FIELD(ppl, H5T_NATIVE_DOUBLE),
       FIELD(delta_pct, H5T_NATIVE_DOUBLE),
       FIELD(low, H5T_NATIVE_DOUBLE),
       FIELD(high, H5T_NATIVE_DOUBLE),
+      FIELD(unpaired_low, H5T_NATIVE_DOUBLE),
+      FIELD(unpaired_high, H5T_NATIVE_DOUBLE),
       FIELD(p_two_sided, H5T_NATIVE_DOUBLE),
       FIELD(p_holm, H5T_NATIVE_DOUBLE),
       FIELD(p_bh, H5T_NATIVE_DOUBLE),
@@ -158,10 +162,13 @@ static void fill_variant(const wm_sweep_t *s, int64_t v, double context, variant
   *row = (variant_row_t){.id = (int32_t)v,
                          .gate = "none",
                          .threshold = NAN,
+                         .mean_nll = e->mean_nll,
                          .ppl = e->perplexity,
                          .delta_pct = e->delta,
                          .low = e->low,
                          .high = e->high,
+                         .unpaired_low = e->unpaired_low,
+                         .unpaired_high = e->unpaired_high,
                          .p_two_sided = e->p_two_sided,
                          .p_holm = e->p_holm,
                          .p_bh = e->p_bh,

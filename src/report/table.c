@@ -179,6 +179,8 @@ static char *float_string(double x, int decimals, wm_table_format_t format) {
     return wm_format("%s", format == WM_TABLE_CSV ? "" : "-");
   if (format == WM_TABLE_CSV)
     return exact_string(x);
+  if (isinf(x))
+    return wm_format(x > 0 ? "overflow" : "-overflow");
   if (decimals < 0)
     return wm_format("%.*g", -decimals, x);
   return wm_format(fabs(x) < 1e12 ? "%.*f" : "%.*e", decimals, x);

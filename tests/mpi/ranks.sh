@@ -7,7 +7,7 @@ source "$(dirname "$0")/program.sh"
 make_text 600 13
 
 run() { # RANKS JOB OUT [SETTING...]
-  run_job "$@" protocol.kind="$kind" || { cat "$3.log" >&2; fail "$2 on $1 ranks ($kind)"; }
+  run_job "$@" protocol.kind="$kind" bootstrap.unpaired=true || { cat "$3.log" >&2; fail "$2 on $1 ranks ($kind)"; }
 }
 
 for kind in documents stream; do
@@ -15,6 +15,8 @@ for kind in documents stream; do
   run 1 run "$one"
   run 1 run "$one"
   [ "$(grep -c 'complete for these inputs; skipped' "$one.log")" -eq 3 ] || fail "a second run did something"
+  grep -q 'times as wide as paired ones, median over [1-9][0-9]* layers' "$one.log" ||
+    fail "the study's intervals are not compared"
   for ranks in 2 3 4; do
     out=$work/$kind.$ranks
     run "$ranks" run "$out"

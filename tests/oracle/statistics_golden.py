@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the golden file of test_measure_statistics.c: an independent statement of the paired
-bootstrap, of Holm's and Benjamini and Hochberg's procedures, of quantiles and of Pearson's r.
+bootstrap, of the unpaired one, of Holm's and Benjamini and Hochberg's procedures, of quantiles and of Pearson's r.
 
     python3 tests/oracle/statistics_golden.py tests/data/statistics/golden.txt
 
@@ -44,6 +44,28 @@ def resampled(full, variants, units):
     return delta
 
 
+def resampled_alone(full, variants, units):
+    """The same as the study has it: each side on draws of its own."""
+    members = [np.flatnonzero(units == u) for u in range(UNITS)]
+    members = [m for m in members if len(m)]
+
+    def draws(stream):
+        return np.concatenate([members[philox(SEED, stream, j) * len(members) >> 64]
+                               for j in range(len(members))])
+
+    delta = np.empty((VARIANTS, RESAMPLES))
+    for r in range(RESAMPLES):
+        base = perplexity(full[draws(r)])
+        own = draws(1 << 63 | r)
+        for v in range(VARIANTS):
+            delta[v, r] = 100 * (perplexity(variants[v][own]) / base - 1)
+    return delta
+
+
+def stars(p):
+    return sum(p < level for level in (0.05, 0.01, 0.001))
+
+
 def holm(p):
     """Holm (1979): the smallest level at which stepping down still reaches p[i]."""
     order = sorted(range(len(p)), key=lambda i: p[i])
@@ -75,8 +97,10 @@ def main(path):
                 for m, s in zip(shifts, spreads)]
 
     delta = resampled(full, variants, units)
+    alone = resampled_alone(full, variants, units)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(delta, [tail, 1 - tail], axis=1)
+    alone_low, alone_high = np.quantile(alone, [tail, 1 - tail], axis=1)
     better = [float(Fraction(int((d >= 0).sum()) + 1, RESAMPLES + 1)) for d in delta]
     worse = [float(Fraction(int((d <= 0).sum()) + 1, RESAMPLES + 1)) for d in delta]
     two_sided = [min(1.0, 2 * min(b, w)) for b, w in zip(better, worse)]
@@ -87,6 +111,11 @@ def main(path):
         "ppl": [perplexity(v) for v in variants], "ppl_full": [perplexity(full)],
         "point": [100 * (perplexity(v) / perplexity(full) - 1) for v in variants],
         "low": low, "high": high, "p_better": better, "p_worse": worse, "p_two_sided": two_sided,
+        "unpaired": alone.ravel(), "unpaired_low": alone_low, "unpaired_high": alone_high,
+        "ratio": (alone_high - alone_low) / (high - low),
+        "median_ratio": [np.median((alone_high - alone_low) / (high - low))],
+        "mean_nll": [fsum(map(float, v)) / TOKENS for v in variants],
+        "stars": [stars(p) for p in holm(two_sided)],
         "p_holm": holm(two_sided), "p_bh": benjamini_hochberg(two_sided),
         "pearson": [np.corrcoef(x, y)[0, 1]],
         "raw_p": (p := [0.04, 0.001, 0.03, 0.001, 0.2, 0.013, 0.9, 0.05]),

@@ -119,6 +119,35 @@ static void golden_resamples(void **state) {
     expect_close(delta[i], expected[i], TOLERANCE, "delta");
 }
 
+static void golden_unpaired(void **state) {
+  data_t *d = *state;
+  const golden_t *g = &d->golden;
+  static double delta[V * R];
+  double ratio[V];
+  wm_effect_t e[V];
+  wm_error_t err = {0};
+  assert_int_equal(wm_bootstrap_run(&d->sums, &d->bootstrap, 0, R, delta, &err), WM_OK);
+  assert_int_equal(wm_bootstrap_effects(&d->sums, &d->bootstrap, delta, e, &err), WM_OK);
+  assert_true(isnan(e[0].unpaired_low) && isnan(e[V - 1].unpaired_high)); /* not asked for */
+  const int64_t cuts[] = {0, 113, 114, R};
+  for (int i = 0; i < 3; i++)
+    assert_int_equal(
+        wm_bootstrap_run_unpaired(&d->sums, &d->bootstrap, cuts[i], cuts[i + 1], delta, &err),
+        WM_OK);
+  for (int i = 0; i < V * R; i++)
+    expect_close(delta[i], golden(g, "unpaired", (long)V * R)[i], TOLERANCE, "unpaired delta");
+  assert_int_equal(wm_bootstrap_effects_unpaired(&d->sums, &d->bootstrap, delta, e, &err), WM_OK);
+  for (int v = 0; v < V; v++) {
+    expect_close(e[v].unpaired_low, golden(g, "unpaired_low", V)[v], TOLERANCE, "low");
+    expect_close(e[v].unpaired_high, golden(g, "unpaired_high", V)[v], TOLERANCE, "high");
+    ratio[v] = wm_effect_width_ratio(&e[v]);
+    expect_close(ratio[v] / golden(g, "ratio", V)[v], 1, 1e-10, "ratio of widths");
+    expect_close(e[v].mean_nll, golden(g, "mean_nll", V)[v], 1e-14, "mean loss");
+    assert_int_equal(strlen(wm_effect_stars(&e[v])), golden(g, "stars", V)[v]);
+  }
+  expect_close(wm_median(ratio, V) / golden(g, "median_ratio", 1)[0], 1, 1e-10, "median");
+}
+
 static void golden_effects(void **state) {
   data_t *d = *state;
   static double delta[V * R];
@@ -414,6 +443,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(golden_resamples, load, unload),
       cmocka_unit_test_setup_teardown(golden_effects, load, unload),
+      cmocka_unit_test_setup_teardown(golden_unpaired, load, unload),
       cmocka_unit_test_setup_teardown(golden_plain, load, unload),
       cmocka_unit_test_setup_teardown(split_does_not_matter, load, unload),
       cmocka_unit_test(pairing_narrows),

@@ -98,6 +98,23 @@ static void markdown(void **state) {
   wm_table_free(t);
 }
 
+/* What can't be printed as a number. */
+static void words(void **state) {
+  (void)state;
+  const wm_column_t columns[] = {{"x", NULL, WM_ALIGN_RIGHT, 3}, {"y", NULL, WM_ALIGN_RIGHT, -3}};
+  wm_table_t *t = make(columns, 2);
+  wm_table_float(t, INFINITY);
+  wm_table_float(t, NAN);
+  wm_table_float(t, 1e300);
+  wm_table_float(t, -INFINITY);
+  expect(t, WM_TABLE_TEXT,
+         "         x          y\n"
+         "----------  ---------\n"
+         "  overflow          -\n"
+         "1.000e+300  -overflow\n");
+  wm_table_free(t);
+}
+
 /* Widths are those on a terminal, not bytes. */
 static void utf8(void **state) {
   (void)state;
@@ -160,9 +177,9 @@ static void write_errors(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(text),           cmocka_unit_test(csv),
-      cmocka_unit_test(markdown),       cmocka_unit_test(utf8),
-      cmocka_unit_test(empty_and_long), cmocka_unit_test(write_errors),
+      cmocka_unit_test(text),         cmocka_unit_test(csv),  cmocka_unit_test(markdown),
+      cmocka_unit_test(words),        cmocka_unit_test(utf8), cmocka_unit_test(empty_and_long),
+      cmocka_unit_test(write_errors),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

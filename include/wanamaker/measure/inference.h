@@ -14,6 +14,9 @@ enum { WM_MIN_UNITS = 10 };
  * q (n - 1), NumPy's default ("type 7"). n = 0: NaN. */
 double wm_quantile_sorted(const double *sorted, int64_t n, double q);
 
+/* Median of those of x[n] that are no NaN (x is reordered); NaN if there are none. */
+double wm_median(double *x, int64_t n);
+
 /* Central interval of that confidence of x[n], which it sorts in place. NaN if any x is NaN. */
 void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high);
 

@@ -8,6 +8,10 @@
  * cancels. Of a unit only its token count and the sums of its NLLs matter; R resamples of U units
  * cost O(R U) draws and O(R U V) multiply-adds for V variants, which share the resamples.
  *
+ * The study draws for each side alone, so that its intervals are some ten times as wide; that is
+ * here as well, to show what pairing gains: the full model on resample r, the variants on a
+ * resample of their own.
+ *
  * Draw j of resample r is a pure function of (seed, r, j), and a resample's sums run over units in
  * ascending order: any split of the resamples over ranks or threads gives the same bits.
  *
@@ -17,6 +21,7 @@
 #define WANAMAKER_MEASURE_STATISTICS_H
 
 #include "wanamaker/base/status.h"
+#include "wanamaker/measure/effects.h"
 #include "wanamaker/measure/inference.h"
 
 #include <stdbool.h>
@@ -37,6 +42,7 @@ typedef struct {
   double *tokens;     /* [U] token counts */
   double *full;       /* [U] sums of the full model's NLL */
   double *excess;     /* [U, V] row-major: sums of NLL_variant - NLL_full */
+  int64_t *bad;       /* [V] losses that are not finite */
 } wm_unit_sums_t;
 
 /* Starts the sums with the full model's nll[n_tokens] and each token's unit, 0 <= units[i] <
@@ -59,9 +65,10 @@ typedef struct {
   int64_t resamples; /* R, 10 000 in the study */
   uint64_t seed;
   double confidence; /* of the interval, in (0, 1): 0.95 */
+  bool unpaired;     /* the study's interval is wanted too */
 } wm_bootstrap_t;
 
-/* {10000, 1, 0.95} */
+/* {10000, 1, 0.95, false} */
 wm_bootstrap_t wm_bootstrap_default(void);
 
 /* Resamples [begin, end) of the R: delta[v * R + r] in percent, for all v; other elements of
@@ -71,29 +78,23 @@ wm_bootstrap_t wm_bootstrap_default(void);
 wm_status_t wm_bootstrap_run(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
                              int64_t begin, int64_t end, double *delta, wm_error_t *err);
 
-/* What a variant costs. With fewer than two units the interval is not defined: interval and
- * p-values are NaN and beats_full is false. Of a variant with losses that are not finite, all
- * numbers are NaN. What is NaN is no member of the family that the p-values are adjusted over. */
-typedef struct {
-  double perplexity;
-  double delta;        /* percent, of the data themselves */
-  double low, high;    /* percentile interval of delta at bootstrap.confidence */
-  double p_better;     /* one-sided, against "delta >= 0": (#{delta_r >= 0} + 1) / (R + 1) */
-  double p_worse;      /* one-sided, against "delta <= 0": (#{delta_r <= 0} + 1) / (R + 1) */
-  double p_two_sided;  /* min(1, 2 min(p_better, p_worse)) */
-  double p_holm, p_bh; /* p_two_sided adjusted over the V variants */
-  /* "Beats the full model": delta < 0 and p_holm < 1 - confidence, from WM_MIN_UNITS units or more;
-   * that is, its interval would lie below zero at the stricter level that Holm's procedure asks of
-   * it. p_two_sided is at least 2 / (R + 1), so with V > (1 - confidence) (R + 1) / 2 variants
-   * nothing can beat: raise R. */
-  bool beats_full;
-} wm_effect_t;
+/* The same with variants on draws of their own: delta of resample r compares them there with the
+ * full model on the draws of wm_bootstrap_run. */
+wm_status_t wm_bootstrap_run_unpaired(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
+                                      int64_t begin, int64_t end, double *delta, wm_error_t *err);
 
-/* effects[V] from the whole delta[V, R]. `perplexity` comes from sums.full + sums.excess. */
+/* effects[V] (effects.h) from the whole delta[V, R]. `perplexity` comes from sums.full +
+ * sums.excess. */
 wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
                                  const double *delta, wm_effect_t *effects, wm_error_t *err);
+/* Fills the unpaired intervals of effects[V] from the whole delta[V, R] of
+ * wm_bootstrap_run_unpaired. */
+wm_status_t wm_bootstrap_effects_unpaired(const wm_unit_sums_t *sums,
+                                          const wm_bootstrap_t *bootstrap, const double *delta,
+                                          wm_effect_t *effects, wm_error_t *err);
 
-/* The full model's perplexity from its sums. */
+/* The full model's mean loss and perplexity from its sums. */
+double wm_unit_sums_mean(const wm_unit_sums_t *sums);
 double wm_unit_sums_perplexity(const wm_unit_sums_t *sums);
 
 #endif

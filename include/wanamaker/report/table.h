@@ -37,7 +37,8 @@ wm_status_t wm_table_create(const wm_column_t *columns, int n, wm_table_t **out,
 void wm_table_free(wm_table_t *table);
 
 /* Append the next cell. Text is copied; ill-formed UTF-8 prints as U+FFFD. A NaN is "undefined":
- * "-" in text and Markdown, an empty field in CSV. */
+ * "-" in text and Markdown, an empty field in CSV. An infinity is a number too large: "overflow",
+ * in CSV "inf". */
 void wm_table_text(wm_table_t *table, const char *text);
 void wm_table_textf(wm_table_t *table, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
