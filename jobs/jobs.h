@@ -20,7 +20,8 @@ enum {
   WM_JOB_SWEEP = 1 << 2,
   WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP,
   WM_JOB_BENCH = 1 << 3,
-  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH
+  WM_JOB_GATE = 1 << 4,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_GATE
 };
 
 /* What main() hands to a job. */
@@ -52,6 +53,7 @@ extern const wm_schema_t wm_settings[];
 wm_status_t wm_job_tokenize(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_gate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 

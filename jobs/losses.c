@@ -2,8 +2,11 @@
 
 #include "stages.h"
 #include "wanamaker/base/hash.h"
+#include "wanamaker/base/memory_room.h"
 #include "wanamaker/linalg/cpu.h"
+#include "wanamaker/measure/parts.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 wm_sweep_options_t wm_losses_options(const wm_run_t *run) {
@@ -66,4 +69,94 @@ uint64_t wm_losses_statistics_key(const wm_text_t *text, const wm_sweep_options_
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
   h = wm_hash(&b->unpaired, sizeof b->unpaired, h);
   return wm_hash(&o->unit, sizeof o->unit, h);
+}
+
+/* --- a stage ------------------------------------------------------------------------------------
+ */
+
+static int64_t node_bytes(const wm_losses_stage_t *s) {
+  return s->variants->n * s->text->windows.n_predicted * (int64_t)sizeof(float);
+}
+
+wm_status_t wm_losses_prepare(wm_losses_stage_t *s, wm_error_t *err) {
+  const wm_run_t *run = s->in->run;
+  char name[WM_PATH_SIZE];
+  wm_status_t status;
+  s->options = wm_losses_options(run);
+  snprintf(name, sizeof name, "%s.h5", s->name);
+  WM_TRY(wm_output_path(run, name, s->path, err));
+  snprintf(name, sizeof name, "%s.parts", s->name);
+  WM_TRY(wm_output_path(run, name, s->parts, err));
+  status = wm_sweep_plan(run->comm, s->in->model, s->variants, &s->text->blocks, &s->options,
+                         &s->plan, err);
+  WM_TRY(wm_agree(run->comm->world, status, err));
+  const uint64_t losses = wm_losses_key(s->in, s->text, s->surrogates, s->variants, &s->plan);
+  s->key = wm_losses_statistics_key(s->text, &s->options, losses);
+  s->options.parts = s->parts;
+  s->options.parts_key = wm_losses_parts_key(run, losses);
+  s->complete = wm_stage_is_complete(run, s->path, s->key);
+cleanup:
+  return status;
+}
+
+void wm_losses_explain(const wm_losses_stage_t *s) {
+  const wm_run_t *run = s->in->run;
+  char duration[32];
+  if (run->comm->rank != 0)
+    return;
+  wm_stage_duration(run, s->plan.flops, 0, duration, sizeof duration);
+  const double rank = (double)s->plan.bytes / 0x1p20, losses = (double)node_bytes(s) / 0x1p20;
+  fprintf(run->out,
+          "%s: %s\n  %" PRId64 " variants and the full model on %s\n"
+          "  memory: %.1f MiB a rank; %.1f MiB a node of %d ranks beside the weights\n"
+          "  %.3g operations; about %s\n",
+          s->name, s->complete ? "complete, would be skipped" : s->path, s->variants->n - 1,
+          s->text->windows.label, rank, losses + rank * run->comm->node_size, run->comm->node_size,
+          s->plan.flops, duration);
+}
+
+/* Collective. */
+static wm_status_t check_memory(const wm_losses_stage_t *s, wm_error_t *err) {
+  const wm_comm_t *comm = s->in->run->comm;
+  wm_status_t status = WM_OK;
+  if (comm->node_rank == 0)
+    status = wm_memory_room_check(node_bytes(s) + s->plan.bytes * comm->node_size,
+                                  "the evaluation's workspace and losses", err);
+  return wm_agree(comm->world, status, err);
+}
+
+static wm_status_t compute(const wm_losses_stage_t *s, wm_sweep_t *out, wm_error_t *err) {
+  const wm_run_t *run = s->in->run;
+  const int32_t *ids = wm_tokens_ids(s->text->tokens);
+  wm_h5_t *file = NULL;
+  wm_status_t status;
+  WM_TRY(check_memory(s, err));
+  WM_TRY(wm_h5_create(run->comm->world, s->path, &file, err));
+  WM_TRY(wm_sweep_run(run->comm, s->in->model, s->surrogates, s->variants, &s->text->blocks, ids,
+                      &s->options, run->log, out, err));
+  if (out->non_finite > 0)
+    wm_log(run->log, WM_LOG_WARN, "%s: %" PRId64 " variants have losses that are not finite",
+           s->name, out->non_finite);
+  WM_TRY(wm_sweep_write(out, ids, file, err));
+  WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(s->in->model, err), err));
+  WM_TRY(wm_stage_describe(s->in, file, s->name, s->key, err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(out->unit), err));
+  wm_h5_t *whole = file;
+  file = NULL; /* publishing takes it */
+  WM_TRY(wm_h5_publish(whole, err));
+  wm_parts_remove(run->comm, s->parts);
+  wm_log(run->log, WM_LOG_INFO, "%s: wrote %s", s->name, s->path);
+cleanup:
+  wm_h5_close(file);
+  return status;
+}
+
+wm_status_t wm_losses_obtain(const wm_losses_stage_t *s, wm_sweep_t *out, wm_error_t *err) {
+  const wm_run_t *run = s->in->run;
+  if (!s->complete)
+    return compute(s, out, err);
+  wm_log(run->log, WM_LOG_INFO, "%s: %s is complete for these inputs; skipped", s->name, s->path);
+  wm_parts_remove(run->comm, s->parts);
+  return wm_sweep_read(run->comm, s->path, s->in->model, s->variants, &s->text->blocks, &s->options,
+                       out, err);
 }

@@ -7,6 +7,7 @@
 #include "wanamaker/measure/sweep.h"
 #include "wanamaker/measure/variants.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Options of a sweep as the settings say; parts and keep_whole are left to the caller. Collective
@@ -23,5 +24,30 @@ uint64_t wm_losses_parts_key(const wm_run_t *run, uint64_t losses_key);
 /* Hash of the settings that statistics of losses depend on, chained to `seed`. */
 uint64_t wm_losses_statistics_key(const wm_text_t *text, const wm_sweep_options_t *options,
                                   uint64_t seed);
+
+/* A stage whose result is the losses of some variants on a range: NAME.h5 in output.dir, in the
+ * form of sweep.h5, with parts in NAME.parts while it is under way. */
+typedef struct {
+  /* set by the caller; borrowed */
+  const wm_inputs_t *in;
+  const wm_text_t *text;
+  const wm_surrogates_t *surrogates;
+  const wm_variants_t *variants;
+  const char *name;
+  /* set by wm_losses_prepare */
+  wm_sweep_options_t options;
+  wm_sweep_plan_t plan;
+  char path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
+  uint64_t key;
+  bool complete;
+} wm_losses_stage_t;
+
+/* Collective. */
+wm_status_t wm_losses_prepare(wm_losses_stage_t *stage, wm_error_t *err);
+/* On rank 0: what would be done, with estimates. */
+void wm_losses_explain(const wm_losses_stage_t *stage);
+/* Collective. Evaluates and publishes, or reads what is complete. Destroy *out also after a
+ * failure. */
+wm_status_t wm_losses_obtain(const wm_losses_stage_t *stage, wm_sweep_t *out, wm_error_t *err);
 
 #endif

@@ -5,11 +5,16 @@
 
 #define ANY_RANGE 1, 0 /* min > max: no limits */
 
+/* Jobs that run the model on texts, and those of them that evaluate variants. */
+enum { EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE, MEASURING = WM_JOB_FIT | EVALUATING };
+
 const wm_job_t wm_jobs[] = {
     {"tokenize", WM_JOB_TOKENIZE, wm_job_tokenize, "encode the corpora into tokens.h5 files"},
     {"fit", WM_JOB_FIT, wm_job_fit, "fit every layer's linear surrogate (surrogates.h5)"},
     {"sweep", WM_JOB_SWEEP, wm_job_sweep,
      "measure what replacing each layer's MLP costs (sweep.h5)"},
+    {"gate", WM_JOB_GATE, wm_job_gate,
+     "fit gates that decide per token, measure and select them (gates.h5)"},
     {"run", WM_JOB_RUN, wm_job_run, "tokenize, fit and sweep, skipping stages that are complete"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
@@ -18,7 +23,7 @@ const wm_job_t wm_jobs[] = {
 
 const wm_schema_t wm_settings[] = {
     /* model and output */
-    {"model.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"model.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, MEASURING,
      "directory with config.json and safetensors weights, as published on model hubs"},
     {"tokenizer.path", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, 0,
      "directory with tokenizer.json, or vocab.json and merges.txt; empty: model.path"},
@@ -38,43 +43,43 @@ const wm_schema_t wm_settings[] = {
     {"protocol.kind", WM_SETTING_CHOICE, "documents", ANY_RANGE, "documents stream sliding", 0,
      "documents: every row alone; stream: rows joined and cut into windows; sliding: overlapping "
      "windows of the stream"},
-    {"protocol.window", WM_SETTING_INT, "512", 2, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"protocol.window", WM_SETTING_INT, "512", 2, 1 << 20, NULL, MEASURING,
      "longest sequence in tokens"},
-    {"protocol.stride", WM_SETTING_INT, "256", 1, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"protocol.stride", WM_SETTING_INT, "256", 1, 1 << 20, NULL, MEASURING,
      "step of sliding windows in tokens"},
-    {"protocol.min_tokens", WM_SETTING_INT, "2", 1, 1 << 20, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"protocol.min_tokens", WM_SETTING_INT, "2", 1, 1 << 20, NULL, MEASURING,
      "documents with fewer tokens are skipped"},
     {"ranges.preset", WM_SETTING_CHOICE, "default", ANY_RANGE, "default study_scale study_paper",
-     WM_JOB_FIT | WM_JOB_SWEEP,
+     MEASURING,
      "which tokens serve what; default: fit 0-10K, gates 10K-35K, validation 35K-47K, evaluation "
      "50K-100K; the study's two splits for reproduction"},
-    {"ranges.allow_overlap", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.allow_overlap", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, MEASURING,
      "accept ranges that share tokens (study_scale needs it)"},
-    {"ranges.*.corpus", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.*.corpus", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, MEASURING,
      "name of the corpus (* is fit, gates, validation or evaluation); empty: the first one"},
-    {"ranges.*.tokens", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.*.tokens", WM_SETTING_INTS, "[]", 0, 1e300, NULL, MEASURING,
      "[a, b): replaces the preset's range"},
-    {"ranges.*.documents", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.*.documents", WM_SETTING_INTS, "[]", 0, 1e300, NULL, MEASURING,
      "[a, b): the same in documents"},
-    {"ranges.*.rows", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.*.rows", WM_SETTING_INTS, "[]", 0, 1e300, NULL, MEASURING,
      "[a, b): the same in rows of the corpus, blank ones counted"},
-    {"ranges.*.max_tokens", WM_SETTING_INT, "0", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"ranges.*.max_tokens", WM_SETTING_INT, "0", 0, 1e300, NULL, MEASURING,
      "stop after that many tokens of the range; 0: no limit"},
 
     /* surrogates: method.md, section 1 */
-    {"fit.lambda", WM_SETTING_FLOAT, "0.01", 0, 1e300, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"fit.lambda", WM_SETTING_FLOAT, "0.01", 0, 1e300, NULL, MEASURING,
      "ridge penalty on the sum of squared errors"},
     {"fit.lambdas", WM_SETTING_FLOATS, "[1e-4, 1e-2, 1.0, 1e2, 1e4, 1e6]", 0, 1e300, NULL,
-     WM_JOB_FIT | WM_JOB_SWEEP, "penalties of the lambda path that is reported beside it"},
-    {"fit.spectrum", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+     MEASURING, "penalties of the lambda path that is reported beside it"},
+    {"fit.spectrum", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, MEASURING,
      "eigendecomposition of each layer's Gram matrix: lambda path, condition, effective rank"},
-    {"fit.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"fit.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, MEASURING,
      "layers to fit; none named: all"},
-    {"fit.grid", WM_SETTING_INTS, "[0, 0]", 0, 100000, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"fit.grid", WM_SETTING_INTS, "[0, 0]", 0, 100000, NULL, MEASURING,
      "rows and columns of the process grid that solves one layer; [0, 0]: chosen by width"},
-    {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH,
+    {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, MEASURING | WM_JOB_BENCH,
      "block size of the block-cyclic matrices"},
-    {"fit.memory_gib", WM_SETTING_FLOAT, "8.0", 1e-6, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"fit.memory_gib", WM_SETTING_FLOAT, "8.0", 1e-6, 1e6, NULL, MEASURING,
      "Gram matrices held per node; layers that do not fit are done in further passes"},
 
     /* the sweep: method.md, section 2 */
@@ -84,7 +89,7 @@ const wm_schema_t wm_settings[] = {
      "sets of layers that are linearised together, e.g. ([10, 11, 12, 13], [0, 1])"},
     {"sweep.single", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
      "measure every layer of sweep.layers alone; false: the sets of sweep.joint only"},
-    {"sweep.group", WM_SETTING_INT, "0", 0, 4096, NULL, WM_JOB_SWEEP,
+    {"sweep.group", WM_SETTING_INT, "0", 0, 4096, NULL, EVALUATING,
      "most variants evaluated on one trunk; 0: chosen, at most 64, fewer where that keeps ranks "
      "busy "
      "or units short"},
@@ -92,34 +97,51 @@ const wm_schema_t wm_settings[] = {
      "with compute.type bf16 or bf16_emulated: tokens, spread over the evaluation, that are "
      "evaluated again in f32 for the effect on every delta; 0: none"},
 
-    {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
-     WM_JOB_SWEEP,
+    /* gates: method.md, section 4 */
+    {"gate.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_GATE,
+     "layers that get gates; none named: all that have a surrogate"},
+    {"gate.kinds", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_GATE,
+     "kinds of gates: linear pca component norm max_abs kurtosis random oracle, or all"},
+    {"gate.bottlenecks", WM_SETTING_INTS, "[1, 3, 6]", 1, 100000, NULL, WM_JOB_GATE,
+     "b of the kind pca: a gate on the first 2 b principal components for each"},
+    {"gate.components", WM_SETTING_INTS, "[1, 2]", 1, 100000, NULL, WM_JOB_GATE,
+     "of the kind component: a gate on this principal component alone for each"},
+    {"gate.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_GATE, "of the kind random"},
+    {"gate.memory_gib", WM_SETTING_FLOAT, "2.0", 0, 1e6, NULL, WM_JOB_GATE,
+     "most features that a rank holds; layers that do not fit are done in further passes; 0: no "
+     "limit"},
+    {"gate.keep_features", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_GATE,
+     "write the gates' inputs, 4 bytes for each position, layer and width, into features.h5"},
+    {"gate.least_count", WM_SETTING_INT, "5", 1, 1e300, NULL, WM_JOB_GATE,
+     "occurrences of a token type that may be named as an end of a gate's direction"},
+
+    {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window", EVALUATING,
      "what is resampled; auto: article where there are ten or more, else line or window"},
-    {"bootstrap.resamples", WM_SETTING_INT, "10000", 100, 1e7, NULL, WM_JOB_SWEEP,
+    {"bootstrap.resamples", WM_SETTING_INT, "10000", 100, 1e7, NULL, EVALUATING,
      "resamples of the paired bootstrap"},
-    {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_SWEEP, "its seed"},
-    {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL, WM_JOB_SWEEP,
+    {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, EVALUATING, "its seed"},
+    {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL, EVALUATING,
      "level of the intervals and of \"beats the full model\""},
     {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_SWEEP,
      "also the study's interval, full model and variant on draws of their own: what pairing gains"},
 
     /* how it is computed */
-    {"checkpoint.minutes", WM_SETTING_FLOAT, "10.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"checkpoint.minutes", WM_SETTING_FLOAT, "10.0", 0, 1e6, NULL, MEASURING,
      "what a killed run may lose: finished work is kept that often; 0: only when asked to stop"},
-    {"compute.memory_gib", WM_SETTING_FLOAT, "4.0", 0, 1e6, NULL, WM_JOB_FIT | WM_JOB_SWEEP,
+    {"compute.memory_gib", WM_SETTING_FLOAT, "4.0", 0, 1e6, NULL, MEASURING,
      "most workspace of a rank, beside weights, losses and Gram matrices; 0: no limit"},
     {"compute.type", WM_SETTING_CHOICE, "f32", ANY_RANGE, "f32 bf16 bf16_emulated",
-     WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH,
+     MEASURING | WM_JOB_BENCH,
      "type of the dense layers' products; bf16: operands rounded to it, float32 sums, by the CPU's "
      "own instructions; bf16_emulated: the same rounding on any CPU, half the memory, no speed"},
-    {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL,
-     WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH, "tokens of a block of windows, the unit of work"},
-    {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL, WM_JOB_SWEEP | WM_JOB_BENCH,
+    {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL, MEASURING | WM_JOB_BENCH,
+     "tokens of a block of windows, the unit of work"},
+    {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL, EVALUATING | WM_JOB_BENCH,
      "most rows that go through a layer at once when branches are stacked"},
-    {"compute.tile_rows", WM_SETTING_INT, "512", 16, 1 << 16, NULL,
-     WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH, "fixed height of the matrix products' tiles"},
-    {"compute.tile_vocab", WM_SETTING_INT, "4096", 16, 1 << 20, NULL,
-     WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_BENCH, "width of the logits' tiles"},
+    {"compute.tile_rows", WM_SETTING_INT, "512", 16, 1 << 16, NULL, MEASURING | WM_JOB_BENCH,
+     "fixed height of the matrix products' tiles"},
+    {"compute.tile_vocab", WM_SETTING_INT, "4096", 16, 1 << 20, NULL, MEASURING | WM_JOB_BENCH,
+     "width of the logits' tiles"},
     /* bench */
     {"bench.config", WM_SETTING_STRING, "\"configs/models/gpt2-medium.json\"", ANY_RANGE, NULL,
      WM_JOB_BENCH, "config.json of the model, or a directory that has one; weights are drawn"},

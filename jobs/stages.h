@@ -9,6 +9,7 @@
 wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_fit(const wm_inputs_t *inputs, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
+wm_status_t wm_stage_gate(const wm_inputs_t *inputs, wm_error_t *err);
 
 /* Collective. WM_INPUT if the tokens of a corpus are there but were made from another text or
  * tokenizer than the settings name. A corpus whose file is gone is left to its tokens. */
