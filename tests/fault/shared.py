@@ -1,6 +1,8 @@
-"""Processes of a run, as /proc shows them: what the fault tests share."""
+"""Processes of a run, as /proc shows them, and their launchers: what the fault tests share."""
 
 import os
+import signal
+import subprocess
 
 
 def environment(pid):
@@ -55,3 +57,10 @@ def marked(name, value):
     """Living processes that were started with the variable `name` = `value`, wherever they hang."""
     want = value.encode()
     return [pid for pid in everybody() if environment(pid).get(name.encode()) == want and alive(pid)]
+
+
+def codes_of_abort(mpiexec, code):
+    """Exit codes that the launcher may give when a rank of several aborts with `code`: MPICH's kills the others and
+    gives the code of one of them."""
+    said = subprocess.run([mpiexec, "--version"], capture_output=True, text=True, check=False).stdout
+    return {code, int(signal.SIGKILL)} if "HYDRA" in said else {code}
