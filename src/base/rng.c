@@ -23,6 +23,15 @@ double wm_rng_uniform(wm_rng_t rng, uint64_t index) {
   return (double)(wm_rng_bits(rng, index) >> 11) * 0x1p-53;
 }
 
+void wm_rng_words(wm_rng_t rng, uint64_t first, int64_t n, uint32_t *out) {
+  for (int64_t i = 0; i < n;) {
+    uint64_t at = first + (uint64_t)i;
+    philox4x32_ctr_t r = draw(rng, at / 4);
+    for (uint64_t j = at % 4; j < 4 && i < n; j++)
+      out[i++] = r.v[j];
+  }
+}
+
 double wm_rng_normal(wm_rng_t rng, uint64_t index) {
   philox4x32_ctr_t r = draw(rng, index);
   double u = ((double)r.v[0] + 0.5) * 0x1p-32;

@@ -113,6 +113,31 @@ wm_status_t wm_sgemm_serial(char trans_a, char trans_b, int64_t m, int64_t n, in
   return WM_OK;
 }
 
+/* Threads take panels of C's rows. */
+wm_status_t wm_gemm_add_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                              float *c, wm_error_t *err) {
+  int shape[3];
+  const int64_t wide[3] = {m, n, k};
+  for (int i = 0; i < 3; i++) {
+    wm_status_t status = wm_to_int(wide[i], "a size of a matrix product", &shape[i], err);
+    if (status != WM_OK)
+      return status;
+  }
+#pragma omp parallel
+  {
+    int threads = omp_get_max_threads();
+    omp_set_num_threads(1); /* for a team of one, which is no parallel region to OpenBLAS */
+#pragma omp for schedule(static)
+    for (int first = 0; first < shape[0]; first += PANEL) {
+      int rows = shape[0] - first < PANEL ? shape[0] - first : PANEL;
+      cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rows, shape[1], shape[2], 1.0f,
+                  a + first, shape[0], b, shape[1], 1.0f, c + (int64_t)first * n, shape[1]);
+    }
+    omp_set_num_threads(threads);
+  }
+  return WM_OK;
+}
+
 const char *wm_gemm_backend(void) {
   return "CBLAS";
 }

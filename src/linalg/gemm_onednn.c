@@ -296,6 +296,14 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_gemm_add_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                              float *c, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  DNNL_TRY(dnnl_sgemm('T', 'N', m, n, k, 1.0f, a, m, b, n, 1.0f, c, n));
+cleanup:
+  return status;
+}
+
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 

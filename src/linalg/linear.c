@@ -266,3 +266,14 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
   }
   return WM_OK;
 }
+
+wm_status_t wm_linear_weight_gradient(int64_t in, int64_t out, wm_weight_layout_t layout,
+                                      const float *x, const float *dy, int64_t rows,
+                                      float *gradient, wm_error_t *err) {
+  assert(in > 0 && out > 0 && rows >= 0);
+  if (rows == 0)
+    return WM_OK;
+  wm_pulse();
+  return layout == WM_WEIGHT_IN_OUT ? wm_gemm_add_outer(in, out, rows, x, dy, gradient, err)
+                                    : wm_gemm_add_outer(out, in, rows, dy, x, gradient, err);
+}

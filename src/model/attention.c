@@ -1,7 +1,9 @@
 /* Causal attention by blocks of queries: scores of at most WM_QUERY_BLOCK queries of one head exist
  * per thread. The products' shapes follow from the block's place in its sequence alone. */
+#include "softmax.h"
 #include "vector.h"
 #include "wanamaker/linalg/gemm.h"
+#include "wanamaker/model/gradients.h"
 #include "wanamaker/model/kernels.h"
 
 #include <assert.h>
@@ -24,41 +26,36 @@ int64_t wm_query_blocks(int64_t n_sequences, const int64_t *starts, wm_query_blo
     int64_t length = starts[s + 1] - starts[s];
     for (int64_t q = 0; q < length; q += WM_QUERY_BLOCK)
       blocks[count++] = (wm_query_block_t){
-          starts[s], q, length - q < WM_QUERY_BLOCK ? length - q : WM_QUERY_BLOCK};
+          starts[s], q, length - q < WM_QUERY_BLOCK ? length - q : WM_QUERY_BLOCK, s};
   }
   return count;
 }
 
-/* Rows of scores start on whole vectors. */
-static int64_t scores_stride(int64_t max_length) {
-  return (max_length + WM_LANES - 1) / WM_LANES * WM_LANES;
-}
-
 int64_t wm_attention_scratch(int64_t max_length) {
-  return WM_QUERY_BLOCK * scores_stride(max_length);
+  return WM_QUERY_BLOCK * wm_scores_stride(max_length);
 }
 
-/* x[0 .. n - 1] <- e^(x - max), x[n .. width - 1] <- 0; returns 1 / sum. Up to the next whole
- * vector x is ours to write. */
-static float softmax_row(float *x, int64_t n, int64_t width) {
-  float max = wm_row_max(x, n);
-  int64_t whole = (n + WM_LANES - 1) / WM_LANES * WM_LANES;
-  for (int64_t i = n; i < whole; i++)
-    x[i] = -INFINITY;
-  wm_lanes_t sum = {0};
-  for (int64_t i = 0; i < whole; i += WM_LANES) {
-    wm_lanes_t e = wm_lanes_exp(wm_lanes_load(x + i) - max);
-    wm_lanes_store(x + i, e);
-    sum += e;
+/* Drops probabilities of the query in row i of a block, which are x[0 .. n - 1] but for a factor.
+ */
+static void drop(const wm_attention_dropout_t *d, const wm_query_block_t *block, int64_t i,
+                 int64_t head, float *x) {
+  enum { PIECE = 256 };
+  float multipliers[PIECE];
+  int64_t position = block->first_query + i, n = position + 1;
+  int64_t unit = wm_dropout_head_unit(d->max_positions, head);
+  for (int64_t j = 0; j < n; j += PIECE) {
+    int64_t count = n - j < PIECE ? n - j : PIECE;
+    wm_dropout_draw(&d->dropout, d->sequences[block->sequence], position, unit + j, count,
+                    multipliers);
+    for (int64_t k = 0; k < count; k++)
+      x[j + k] *= multipliers[k];
   }
-  if (whole < width)
-    memset(x + whole, 0, (size_t)(width - whole) * sizeof *x);
-  return (float)(1.0 / wm_lanes_sum(sum));
 }
 
 static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
                                 const wm_query_block_t *block, int64_t head, float scale,
-                                int64_t stride, float *scores, float *out, wm_error_t *err) {
+                                int64_t stride, const wm_attention_dropout_t *dropout,
+                                float *scores, float *out, wm_error_t *err) {
   int64_t keys = block->first_query + block->n;
   const float *first = qkv + block->first_row * l->row_stride + head * l->head_stride;
   const float *query = first + block->first_query * l->row_stride;
@@ -69,8 +66,11 @@ static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
                                        l->row_stride, key, l->row_stride, 0, scores, stride, err);
   if (status != WM_OK)
     return status;
-  for (int64_t i = 0; i < block->n; i++)
-    factors[i] = softmax_row(scores + i * stride, block->first_query + i + 1, keys);
+  for (int64_t i = 0; i < block->n; i++) {
+    factors[i] = wm_softmax_row(scores + i * stride, block->first_query + i + 1, keys);
+    if (dropout != NULL)
+      drop(dropout, block, i, head, scores + i * stride);
+  }
   float *target = out + (block->first_row + block->first_query) * width + head * l->d_head;
   status = wm_sgemm_serial('N', 'N', block->n, l->d_head, keys, 1, scores, stride, value,
                            l->row_stride, 0, target, width, err);
@@ -80,10 +80,14 @@ static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
   return status;
 }
 
-wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
-                               const wm_query_block_t *blocks, int64_t n_blocks, float scale,
-                               int64_t max_length, float *scratch, float *out, wm_error_t *err) {
-  int64_t stride = scores_stride(max_length);
+wm_status_t wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
+                                       const wm_query_block_t *blocks, int64_t n_blocks,
+                                       float scale, int64_t max_length,
+                                       const wm_attention_dropout_t *dropout, float *scratch,
+                                       float *out, wm_error_t *err) {
+  int64_t stride = wm_scores_stride(max_length);
+  if (dropout != NULL && dropout->dropout.rate == 0)
+    dropout = NULL;
   wm_status_t result = WM_OK;
 #pragma omp parallel for collapse(2) schedule(dynamic)
   for (int64_t b = 0; b < n_blocks; b++)
@@ -92,7 +96,7 @@ wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
       float *scores = scratch + omp_get_thread_num() * wm_attention_scratch(max_length);
       wm_error_t own = {0};
       wm_status_t status =
-          attend_block(layout, qkv, &blocks[b], h, scale, stride, scores, out, &own);
+          attend_block(layout, qkv, &blocks[b], h, scale, stride, dropout, scores, out, &own);
       if (status != WM_OK) {
 #pragma omp critical(wm_attention_error)
         {
@@ -102,4 +106,11 @@ wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
       }
     }
   return result;
+}
+
+wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
+                               const wm_query_block_t *blocks, int64_t n_blocks, float scale,
+                               int64_t max_length, float *scratch, float *out, wm_error_t *err) {
+  return wm_attention_apply_dropout(layout, qkv, blocks, n_blocks, scale, max_length, NULL, scratch,
+                                    out, err);
 }

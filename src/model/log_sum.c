@@ -1,5 +1,5 @@
 #include "vector.h"
-#include "wanamaker/model/kernels.h"
+#include "wanamaker/model/gradients.h"
 
 void wm_log_sum_init(wm_log_sum_t *state, int64_t rows) {
   for (int64_t i = 0; i < rows; i++)
@@ -37,4 +37,26 @@ void wm_log_sum_add(wm_log_sum_t *state, const float *logits, int64_t rows, int6
 
 double wm_log_sum_nll(const wm_log_sum_t *state) {
   return log(state->sum) + state->max - state->target_logit;
+}
+
+static void gradient_row(const wm_log_sum_t *state, int64_t n, float scale, float *x) {
+  float max = (float)state->max, factor = (float)((double)scale / state->sum);
+  int64_t i = 0;
+  for (; i + WM_LANES <= n; i += WM_LANES)
+    wm_lanes_store(x + i, wm_lanes_exp(wm_lanes_load(x + i) - max) * factor);
+  if (i < n) {
+    wm_lanes_t rest = wm_lanes_exp(wm_lanes_load_part(x + i, n - i, max) - max) * factor;
+    memcpy(x + i, &rest, (size_t)(n - i) * sizeof *x);
+  }
+}
+
+void wm_softmax_gradient(const wm_log_sum_t *state, const int32_t *targets, int64_t rows,
+                         int64_t first, int64_t width, float nll_scale, float *logits) {
+#pragma omp parallel for schedule(static)
+  for (int64_t row = 0; row < rows; row++) {
+    float *x = logits + row * width;
+    gradient_row(&state[row], width, nll_scale, x);
+    if (targets[row] >= first && targets[row] < first + width)
+      x[targets[row] - first] -= nll_scale;
+  }
 }

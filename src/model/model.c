@@ -93,6 +93,7 @@ static wm_status_t load(wm_model_t *m, const char *dir, const uint64_t *seed, wm
   if (!m->arch.tied_head)
     rules.copy = NULL;
   m->weights.matrices = matrices_of(&m->options);
+  m->weights.writable = m->options.writable;
   status = wm_weights_resolve(&m->weights, m->comm, &rules, err);
   if (status != WM_OK) {
     wm_error_prefix(err, "%s", dir);
@@ -109,6 +110,7 @@ static wm_status_t create(const wm_comm_t *comm, const char *dir, const uint64_t
                           const wm_model_options_t *options, const wm_log_t *log, wm_model_t **out,
                           wm_error_t *err) {
   assert(options->tile_rows > 0 && options->tile_vocab > 0);
+  assert(!options->writable || (options->compute == WM_COMPUTE_F32 && !options->as_filed));
   void *memory;
   *out = NULL;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_model_t), "model", err);

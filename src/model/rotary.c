@@ -1,6 +1,6 @@
 #include "vector.h"
 #include "wanamaker/base/mem.h"
-#include "wanamaker/model/kernels.h"
+#include "wanamaker/model/gradients.h"
 
 #include <stddef.h>
 
@@ -33,17 +33,18 @@ void wm_rotary_destroy(wm_rotary_t *rotary) {
   *rotary = (wm_rotary_t){0};
 }
 
-static void turn(float *v, const float *c, const float *s, int64_t half) {
+/* sign = 1 turns, -1 turns back. */
+static void turn(float *v, const float *c, const float *s, float sign, int64_t half) {
 #pragma omp simd
   for (int64_t i = 0; i < half; i++) {
-    float a = v[i], b = v[i + half];
-    v[i] = a * c[i] - b * s[i];
-    v[i + half] = b * c[i] + a * s[i];
+    float a = v[i], b = v[i + half], sine = sign * s[i];
+    v[i] = a * c[i] - b * sine;
+    v[i + half] = b * c[i] + a * sine;
   }
 }
 
-void wm_rotary_apply(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
-                     const int32_t *positions, int64_t rows, float *qkv) {
+static void turn_rows(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
+                      const int32_t *positions, int64_t rows, float sign, float *qkv) {
   int64_t half = rotary->dims / 2;
 #pragma omp parallel for schedule(static)
   for (int64_t row = 0; row < rows; row++) {
@@ -51,8 +52,18 @@ void wm_rotary_apply(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
     const float *s = rotary->sin + positions[row] * half;
     for (int64_t h = 0; h < layout->n_heads; h++) {
       float *query = qkv + row * layout->row_stride + h * layout->head_stride;
-      turn(query, c, s, half);
-      turn(query + layout->part_stride, c, s, half);
+      turn(query, c, s, sign, half);
+      turn(query + layout->part_stride, c, s, sign, half);
     }
   }
+}
+
+void wm_rotary_apply(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
+                     const int32_t *positions, int64_t rows, float *qkv) {
+  turn_rows(rotary, layout, positions, rows, 1, qkv);
+}
+
+void wm_rotary_backward(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
+                        const int32_t *positions, int64_t rows, float *dqkv) {
+  turn_rows(rotary, layout, positions, rows, -1, dqkv);
 }

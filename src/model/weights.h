@@ -52,7 +52,8 @@ typedef struct {
   wm_tensor_t *drawn; /* [count] what files would hold, without data; NULL for a model in files */
   wm_want_t *wants;
   int64_t count, capacity;
-  wm_matrices_t matrices; /* set before wm_weights_resolve */
+  wm_matrices_t matrices; /* set before wm_weights_resolve, as is: */
+  bool writable;          /* all tensors in the window, in float32 */
   wm_shared_t window;
   int64_t window_bytes;
 } wm_weights_t;
@@ -86,6 +87,10 @@ wm_status_t wm_weights_want_rows(wm_weights_t *weights, wm_rows_t *rows, wm_weig
 /* Collective over comm->world, after all wants. */
 wm_status_t wm_weights_resolve(wm_weights_t *weights, const wm_comm_t *comm,
                                const wm_weights_rules_t *rules, wm_error_t *err);
+
+/* The writable copy of the tensor that was wanted for `slot` (of a vector), `matrix` or `rows`;
+ * NULL if there is none. *want is its description. */
+float *wm_weights_writable(const wm_weights_t *weights, const void *place, const wm_want_t **want);
 
 /* Lets the pages of the files go whose contents were copied into the window. Not collective. */
 void wm_weights_release_files(const wm_weights_t *weights);

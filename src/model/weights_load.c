@@ -45,10 +45,10 @@ static void plan_window(wm_weights_t *w) {
     const wm_tensor_t *t = want->tensor; /* data NULL: random */
     want->stored = stored_type(w, want);
     want->offset = want->rows_offset = -1;
-    bool mapped = t->data != NULL && t->dtype == want->stored && aligned(t);
+    bool mapped = !w->writable && t->data != NULL && t->dtype == want->stored && aligned(t);
     if ((want->slot != NULL || want->matrix != NULL) && !mapped)
       want->offset = take_room(w, t->elements, want->stored);
-    if (want->rows == NULL || t->data != NULL)
+    if (want->rows == NULL || (t->data != NULL && !w->writable))
       continue;
     bool shared = want->offset >= 0 && want->stored == WM_DTYPE_F32; /* a tied head's rows */
     want->rows_offset = shared ? want->offset : take_room(w, t->elements, WM_DTYPE_F32);
@@ -190,8 +190,21 @@ cleanup:
   return status;
 }
 
+float *wm_weights_writable(const wm_weights_t *w, const void *place, const wm_want_t **want) {
+  for (int64_t i = 0; i < w->count; i++) {
+    const wm_want_t *c = &w->wants[i];
+    bool here = c->slot == place || c->matrix == place || c->rows == place;
+    if (!w->writable || place == NULL || !here)
+      continue;
+    *want = c;
+    return (float *)((char *)w->window.data + (c->offset >= 0 ? c->offset : c->rows_offset));
+  }
+  return NULL;
+}
+
 void wm_weights_release_files(const wm_weights_t *w) {
   for (int64_t i = 0; i < w->count; i++)
-    if (w->wants[i].offset >= 0 && w->wants[i].rows == NULL && w->wants[i].tensor->data != NULL)
+    if (w->wants[i].offset >= 0 && (w->wants[i].rows == NULL || w->writable) &&
+        w->wants[i].tensor->data != NULL)
       wm_tensor_release(w->wants[i].tensor);
 }

@@ -162,6 +162,91 @@ static void test_bias(void **state) {
   assert_memory_equal(y, plain, sizeof y);
 }
 
+/* The float64 derivatives against differences of the float64 activations, away from corners. */
+static void test_derivative_is_a_derivative(void **state) {
+  (void)state;
+  const double h = 1e-3;
+  for (int act = 0; act < WM_ACT_COUNT; act++)
+    for (double x = -8.0043; x < 12; x += 0.01) {
+      if (fabs(x) < 3 * h || fabs(x - 6) < 3 * h || fabs(x - 10) < 3 * h)
+        continue;
+      double sum = 0;
+      const double weights[] = {1, -8, 8, -1}, places[] = {-2, -1, 1, 2};
+      for (int i = 0; i < 4; i++)
+        sum += weights[i] * wm_activation_reference((wm_activation_t)act, x + places[i] * h);
+      double slope = wm_activation_derivative_reference((wm_activation_t)act, x);
+      if (!(fabs(sum / (12 * h) - slope) < 1e-8))
+        fail_msg("activation %d at %g: %.12g, %.12g", act, x, slope, sum / (12 * h));
+    }
+}
+
+static float slope_of(wm_activation_t act, float x) {
+  float dy = 1;
+  wm_activation_backward(act, &x, 1, 1, &dy);
+  return dy;
+}
+
+static void test_fast_derivative(void **state) {
+  (void)state;
+  enum { COUNT = 24001 };
+  static float x[COUNT], dy[COUNT];
+  const float far[] = {25, 50, 88, 100, 1e3f, 1e10f};
+  for (int act = 0; act < WM_ACT_COUNT; act++) {
+    double bound = act == WM_ACT_LAPLACE ? 1e-5 : 2e-6; /* activation.h */
+    for (int i = 0; i < COUNT; i++) {
+      x[i] = (float)(i - COUNT / 2) * 1e-3f;
+      dy[i] = 1;
+    }
+    wm_activation_backward((wm_activation_t)act, x, 1, COUNT, dy);
+    for (int i = 0; i < COUNT; i++) {
+      double slope = wm_activation_derivative_reference((wm_activation_t)act, (double)x[i]);
+      double error = fabs((double)dy[i] - slope);
+      if (!(error <= bound * (1 + fabs(slope))))
+        fail_msg("activation %d at %g: slope %g, error %.3g", act, (double)x[i], slope, error);
+    }
+    for (int i = 0; i < 12; i++) {
+      float place = i < 6 ? far[i] : -far[i - 6];
+      double slope = wm_activation_derivative_reference((wm_activation_t)act, (double)place);
+      if (isfinite(slope)) /* sums of infinities are left out */
+        assert_true(fabs((double)slope_of((wm_activation_t)act, place) - slope) <=
+                    bound * (1 + fabs(slope)));
+    }
+  }
+}
+
+/* What torch 1.13 gives at corners. */
+static void test_derivative_at_corners(void **state) {
+  (void)state;
+  const struct {
+    wm_activation_t act;
+    float x, slope;
+  } known[] = {{WM_ACT_RELU, 0, 0},           {WM_ACT_RELU6, 0, 0}, {WM_ACT_RELU6, 6, 0},
+               {WM_ACT_LEAKY_RELU, 0, 0.01f}, {WM_ACT_RELU2, 0, 0}, {WM_ACT_GELU_CLIP10, 11, 0}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    assert_true(slope_of(known[i].act, known[i].x) == known[i].slope);
+    assert_true((float)wm_activation_derivative_reference(known[i].act, (double)known[i].x) ==
+                known[i].slope);
+  }
+}
+
+/* Rows of odd widths: y as the activation in place gives it, dy multiplied. */
+static void test_rows(void **state) {
+  (void)state;
+  enum { ROWS = 3, COLS = 37 };
+  float x[ROWS * COLS], y[ROWS * COLS], dy[ROWS * COLS];
+  for (int i = 0; i < ROWS * COLS; i++) {
+    x[i] = 4 * sinf((float)(i * i));
+    dy[i] = (float)(i - 50);
+  }
+  wm_activation_forward(WM_ACT_GELU, x, ROWS, COLS, y);
+  wm_activation_backward(WM_ACT_GELU, x, ROWS, COLS, dy);
+  for (int i = 0; i < ROWS * COLS; i++) {
+    assert_true(y[i] == apply(WM_ACT_GELU, x[i]));
+    double expected = (i - 50) * wm_activation_derivative_reference(WM_ACT_GELU, (double)x[i]);
+    assert_true(fabs((double)dy[i] - expected) <= 1e-6 * fabs((double)(i - 50)) * 2);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_range),
@@ -170,6 +255,10 @@ int main(void) {
       cmocka_unit_test(test_known_values),
       cmocka_unit_test(test_bits_do_not_depend_on_place),
       cmocka_unit_test(test_bias),
+      cmocka_unit_test(test_derivative_is_a_derivative),
+      cmocka_unit_test(test_fast_derivative),
+      cmocka_unit_test(test_derivative_at_corners),
+      cmocka_unit_test(test_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -575,6 +575,34 @@ static void test_sgemm_serial_in_parallel(void **state) {
   free(c);
 }
 
+/* Bound as row_bound's, over rows. */
+static void check_weight_gradient(int64_t in, int64_t out, wm_weight_layout_t layout,
+                                  int64_t rows) {
+  float *x = random_array(rows * in, 31), *dy = random_array(rows * out, 32);
+  float *fast = random_array(in * out, 33), *again = random_array(in * out, 33);
+  float *slow = random_array(in * out, 33);
+  wm_error_t err = {0};
+  assert_int_equal(wm_linear_weight_gradient(in, out, layout, x, dy, rows, fast, &err), WM_OK);
+  assert_int_equal(wm_linear_weight_gradient(in, out, layout, x, dy, rows, again, &err), WM_OK);
+  wm_linear_weight_gradient_reference(in, out, layout, x, dy, rows, slow);
+  assert_memory_equal(fast, again, (size_t)(in * out) * sizeof *fast);
+  for (int64_t i = 0; i < in * out; i++) /* |x| |dy| is below 20 here */
+    assert_true(fabs((double)fast[i] - (double)slow[i]) <= 20 * (double)(rows + 8) * FLT_EPSILON);
+  free(x), free(dy), free(fast), free(again), free(slow);
+}
+
+static void test_weight_gradient(void **state) {
+  (void)state;
+  const int64_t shapes[][3] = {{1, 1, 1}, {5, 3, 2}, {48, 64, 33}, {37, 300, 129}, {300, 37, 512}};
+  for (int threads = 1; threads <= 3; threads++) {
+    omp_set_num_threads(threads);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+      for (int layout = WM_WEIGHT_IN_OUT; layout <= WM_WEIGHT_OUT_IN; layout++)
+        check_weight_gradient(shapes[i][0], shapes[i][1], (wm_weight_layout_t)layout, shapes[i][2]);
+  }
+  omp_set_num_threads(1);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_sgemm_serial_starts_no_threads),
@@ -594,6 +622,7 @@ int main(void) {
       cmocka_unit_test(test_nan_stays_in_its_row),
       cmocka_unit_test(test_sgemm_serial),
       cmocka_unit_test(test_sgemm_serial_in_parallel),
+      cmocka_unit_test(test_weight_gradient),
   };
   print_message("backend: %s\n", wm_gemm_backend());
   return cmocka_run_group_tests(tests, NULL, NULL);

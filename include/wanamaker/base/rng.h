@@ -19,6 +19,9 @@ uint64_t wm_rng_below(wm_rng_t rng, uint64_t index, uint64_t n);
 /* Uniform in [0, 1) with 53 bits. */
 double wm_rng_uniform(wm_rng_t rng, uint64_t index);
 
+/* out[i] = 32 random bits, word number first + i of the stream, four to an element's bits. */
+void wm_rng_words(wm_rng_t rng, uint64_t first, int64_t n, uint32_t *out);
+
 /* Standard normal (Box-Muller on the two halves of one element's bits). */
 double wm_rng_normal(wm_rng_t rng, uint64_t index);
 

@@ -138,6 +138,18 @@ void wm_linear_apply_reference(const float *x, int64_t rows, int64_t in, int64_t
 /* act(x) of one number, in float64. */
 double wm_activation_reference(wm_activation_t act, double x);
 
+/* Gradient of a dense layer Y = X W + b with respect to W, added to `gradient` in W's layout:
+ * gradient += X' dY for x[rows, in] and dy[rows, out]. With all threads of the process. Equal bits
+ * for equal operands, shapes, numbers of threads and previous contents. */
+wm_status_t wm_linear_weight_gradient(int64_t in, int64_t out, wm_weight_layout_t layout,
+                                      const float *x, const float *dy, int64_t rows,
+                                      float *gradient, wm_error_t *err);
+
+/* The same by plain loops in float64; for tests. */
+void wm_linear_weight_gradient_reference(int64_t in, int64_t out, wm_weight_layout_t layout,
+                                         const float *x, const float *dy, int64_t rows,
+                                         float *gradient);
+
 /* C[m, n] = alpha op(A) op(B) + beta C, row-major with leading dimensions, as cblas_sgemm
  * (trans: 'N' or 'T'). Runs on the calling thread alone, so it may be called from inside an
  * OpenMP parallel region. */

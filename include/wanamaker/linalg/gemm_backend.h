@@ -29,4 +29,9 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan);
 wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
                              float *y, wm_error_t *err);
 
+/* C[m, n] += A' B for A: [k, m] and B: [k, n], all row-major and dense, with all threads of the
+ * process. */
+wm_status_t wm_gemm_add_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
+                              float *c, wm_error_t *err);
+
 #endif

@@ -60,6 +60,7 @@ enum { WM_QUERY_BLOCK = 64 };
 typedef struct {
   int64_t first_row;      /* of the sequence, in the batch */
   int64_t first_query, n; /* queries, counted in the sequence */
+  int64_t sequence;       /* in the batch */
 } wm_query_block_t;
 
 /* Cuts sequences starts[0 .. n_sequences] into blocks of WM_QUERY_BLOCK queries (the last one of a

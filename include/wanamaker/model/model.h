@@ -36,6 +36,9 @@ typedef struct {
   wm_compute_t compute; /* type of the dense layers' products; attention's own are float32 */
   bool as_filed; /* float32 products of matrices that stay in the file's type and are converted one
                   * at a time when they are multiplied: slower, but without a copy of the weights */
+  bool writable; /* for training (training.h): every tensor is copied to node-shared memory in
+                  * float32, which products read in place, so that a change of a weight holds from
+                  * the next call on; `compute` must be f32 and `as_filed` false */
 } wm_model_options_t;
 
 /* Collective over comm->world. Loads the model in `dir`; `comm` and `log` are borrowed and must

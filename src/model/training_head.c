@@ -1,0 +1,105 @@
+/* Loss and its gradient, for tiles of rows of one sequence and tiles of the vocabulary. Logits are
+ * computed twice, once for their log-sum-exp and once for their gradient, and never kept. */
+#include "training_state.h"
+
+#include "wanamaker/base/control.h"
+
+#include <string.h>
+
+/* Rows of a tile: buffers.rows and buffers.targets of the batch's rows from *next to `end`. */
+static int64_t gather(const wm_training_t *t, const int32_t *targets, int64_t end, int64_t *next) {
+  int64_t n = 0;
+  for (; *next < end && n < t->model->options.tile_rows; (*next)++)
+    if (targets[*next] >= 0) {
+      t->buffers.rows[n] = *next;
+      t->buffers.targets[n++] = targets[*next];
+    }
+  return n;
+}
+
+static int64_t tile_width(const wm_model_t *m, int64_t tile) {
+  int64_t rest = m->arch.vocab_size - tile * m->options.tile_vocab;
+  return rest < m->options.tile_vocab ? rest : m->options.tile_vocab;
+}
+
+static wm_status_t losses(wm_training_t *t, int64_t n, wm_error_t *err) {
+  const wm_model_t *m = t->model;
+  const wm_pass_buffers_t *b = &t->buffers;
+  wm_status_t status = WM_OK;
+  wm_log_sum_init(b->log_sums, n);
+  for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
+    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, m->options.tile_rows, b->logits, err));
+    wm_log_sum_add(b->log_sums, b->logits, n, tile * m->options.tile_vocab, tile_width(m, tile),
+                   b->targets);
+  }
+  for (int64_t i = 0; i < n; i++)
+    b->nll[i] = wm_log_sum_nll(&b->log_sums[i]);
+cleanup:
+  return status;
+}
+
+/* dfinal <- gradient with respect to the normalised rows; adds to that of the head. */
+static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, wm_error_t *err) {
+  const wm_model_t *m = t->model;
+  const wm_pass_buffers_t *b = &t->buffers;
+  int64_t d = m->arch.d_model, rows = m->options.tile_rows;
+  wm_status_t status = WM_OK;
+  memset(b->dfinal, 0, (size_t)(n * d) * sizeof *b->dfinal);
+  for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
+    int64_t first = tile * m->options.tile_vocab, width = tile_width(m, tile);
+    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, rows, b->logits, err));
+    wm_softmax_gradient(b->log_sums, b->targets, n, first, width, (float)scale, b->logits);
+    if (t->dhead != NULL)
+      WM_TRY(wm_linear_weight_gradient(d, width, WM_WEIGHT_OUT_IN, b->final, b->logits, n,
+                                       t->dhead + first * d, err));
+    memset(b->logits + n * width, 0, (size_t)((rows - n) * width) * sizeof *b->logits);
+    WM_TRY(wm_linear_apply(t->head_backward[tile], b->logits, rows, b->part, err));
+    wm_add_rows(b->dfinal, b->part, n * d);
+  }
+cleanup:
+  return status;
+}
+
+static wm_status_t tile_backward(wm_training_t *t, int64_t n, double scale, wm_error_t *err) {
+  const wm_pass_buffers_t *b = &t->buffers;
+  const wm_norm_t *norm = &t->model->final_norm;
+  wm_status_t status = logits_backward(t, n, scale, err);
+  if (status != WM_OK)
+    return status;
+  wm_norm_backward(norm, b->h, b->rows, n, b->dfinal, b->dh, b->norms);
+  if (t->final_norm.dgamma != NULL)
+    wm_norm_parameters(norm, b->h, b->rows, n, b->dfinal, b->norms, t->final_norm.dgamma,
+                       t->final_norm.dbeta);
+  return WM_OK;
+}
+
+wm_status_t wm_training_head(wm_training_t *t, const wm_pass_t *pass, bool backward, double *sums,
+                             double *nll, wm_error_t *err) {
+  const wm_model_t *m = t->model;
+  const wm_batch_t *batch = &pass->batch->rows;
+  const wm_pass_buffers_t *b = &t->buffers;
+  int64_t d = m->arch.d_model, n;
+  wm_status_t status = WM_OK;
+  if (backward)
+    memset(b->dh, 0, (size_t)(wm_training_rows(pass) * d) * sizeof *b->dh);
+  for (int64_t s = 0; s < batch->n_sequences; s++) {
+    int64_t next = batch->starts[s];
+    double sum = 0;
+    while ((n = gather(t, pass->batch->targets, batch->starts[s + 1], &next)) > 0) {
+      wm_pulse();
+      wm_norm_apply(&m->final_norm, b->h, b->rows, n, b->final);
+      wm_block_pad(m, b->final, n, d);
+      WM_TRY(losses(t, n, err));
+      for (int64_t i = 0; i < n; i++)
+        sum += b->nll[i];
+      for (int64_t i = 0; i < n && nll != NULL; i++)
+        nll[b->rows[i]] = b->nll[i];
+      if (backward)
+        WM_TRY(tile_backward(t, n, pass->batch->nll_scale, err));
+    }
+    if (sums != NULL)
+      sums[s] = sum;
+  }
+cleanup:
+  return status;
+}
