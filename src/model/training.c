@@ -144,7 +144,7 @@ static wm_status_t check_batch(const wm_training_t *t, const wm_training_batch_t
                                wm_error_t *err) {
   const wm_batch_t *rows = &batch->rows;
   int64_t n = rows->starts[rows->n_sequences], v = t->model->arch.vocab_size;
-  assert(rows->starts[0] == 0);
+  assert(rows->starts[0] == 0 && t->model->tiles == WM_TILES_FIXED);
   if (n > t->options.max_rows)
     return wm_fail(err, WM_INPUT, "a batch of %lld positions exceeds the training pass's %lld",
                    (long long)n, (long long)t->options.max_rows);
