@@ -43,6 +43,11 @@ class Run:
         with self.changed:
             return "\n".join(line for _, line in self.lines)
 
+    def launcher_said(self):
+        """MPICH's launcher tells of a killed rank on standard output."""
+        self.output.seek(0)
+        return "\n".join(re.findall(r"^(?:=  .*|YOUR APPLICATION .*)$", self.output.read(), re.MULTILINE))
+
     def reached(self, pattern, seconds=LONGEST):
         """Waits for a line; False if the run ended without it."""
         limit = time.monotonic() + seconds
@@ -139,6 +144,7 @@ class Bench:
         code, gone = run.end()
         run.told()
         seconds, said = gone - run.since, "\n".join(s for s in run.said().split("\n") if " debug: " not in s)
+        said = "\n".join(filter(None, (said, run.launcher_said())))
         found = re.search(pattern, said)
         good = (code != 0 if codes is None else code in codes) and found is not None and seconds <= GONE_WITHIN
         line = "" if found is None else said[said.rfind("\n", 0, found.start()) + 1:].split("\n")[0]
