@@ -3,6 +3,7 @@
 #define WANAMAKER_TESTS_TRAINING_FIXTURE_H
 
 #include "model_writer.h"
+#include "wanamaker/model/dropout.h"
 #include "wanamaker/model/reference_gradients.h"
 #include "wanamaker/model/training.h"
 
