@@ -16,10 +16,10 @@
 static const struct {
   const char *name;
   unsigned bit;
-} part_names[] = {
-    {"machine", WM_BENCH_MACHINE}, {"forward", WM_BENCH_FORWARD}, {"documents", WM_BENCH_DOCUMENTS},
-    {"fit", WM_BENCH_FIT},         {"sweep", WM_BENCH_SWEEP},     {"scaling", WM_BENCH_SCALING},
-    {"all", WM_BENCH_ALL}};
+} part_names[] = {{"machine", WM_BENCH_MACHINE},     {"forward", WM_BENCH_FORWARD},
+                  {"documents", WM_BENCH_DOCUMENTS}, {"fit", WM_BENCH_FIT},
+                  {"sweep", WM_BENCH_SWEEP},         {"routing", WM_BENCH_ROUTING},
+                  {"scaling", WM_BENCH_SCALING},     {"all", WM_BENCH_ALL}};
 enum { N_PARTS = sizeof part_names / sizeof part_names[0] };
 
 /* Names separated by blanks or commas. */
@@ -35,7 +35,7 @@ static wm_status_t read_parts(const char *text, unsigned *parts, wm_error_t *err
     if (bit == 0)
       return wm_fail(err, WM_USAGE,
                      "bench.parts: no part \"%.*s\"; there are machine, forward, documents, fit, "
-                     "sweep, scaling, and all",
+                     "sweep, routing, scaling, and all",
                      (int)length, at);
     *parts |= bit;
     at += length;
@@ -64,8 +64,14 @@ static wm_status_t read_options(const wm_run_t *run, wm_bench_options_t *o, wm_e
                             .processor_time =
                                 strcmp(wm_config_string(c, "bench.clock"), "processor") == 0,
                             .seconds = wm_config_float(c, "bench.seconds")};
+  o->batches = wm_config_ints(c, "bench.batches", &o->n_batches);
+  o->fractions = wm_config_floats(c, "bench.fractions", &o->n_fractions);
   wm_status_t status = wm_compute_check(o->model.compute, err);
-  return status == WM_OK ? read_parts(wm_config_string(c, "bench.parts"), &o->parts, err) : status;
+  if (status == WM_OK)
+    status = read_parts(wm_config_string(c, "bench.parts"), &o->parts, err);
+  if (status == WM_OK && (o->parts & WM_BENCH_ROUTING) != 0 && o->n_batches == 0)
+    status = wm_fail(err, WM_USAGE, "bench.batches names no batch for the part routing");
+  return status;
 }
 
 /* --- results ------------------------------------------------------------------------------------

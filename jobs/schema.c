@@ -146,15 +146,18 @@ const wm_schema_t wm_settings[] = {
     {"bench.config", WM_SETTING_STRING, "\"configs/models/gpt2-medium.json\"", ANY_RANGE, NULL,
      WM_JOB_BENCH, "config.json of the model, or a directory that has one; weights are drawn"},
     {"bench.parts", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_BENCH,
-     "what to measure: machine forward documents fit sweep scaling, or all; shares of the peak "
-     "need "
-     "machine"},
+     "what to measure: machine forward documents fit sweep routing scaling, or all; shares of "
+     "the peak need machine"},
     {"bench.window", WM_SETTING_INT, "512", 2, 1 << 20, NULL, WM_JOB_BENCH,
      "tokens of a fixed window; documents are cut at it"},
     {"bench.windows", WM_SETTING_INT, "1", 1, 1 << 20, NULL, WM_JOB_BENCH,
      "fixed windows of every rank"},
     {"bench.documents", WM_SETTING_INT, "1536", 2, 1 << 30, NULL, WM_JOB_BENCH,
      "least tokens of every rank's documents, whose lengths are distributed as WikiText's"},
+    {"bench.batches", WM_SETTING_INTS, "[1, 4]", 1, 1 << 16, NULL, WM_JOB_BENCH,
+     "windows of every rank that linearised and routed models take at once"},
+    {"bench.fractions", WM_SETTING_FLOATS, "[0.25, 0.5, 0.75]", 0, 1, NULL, WM_JOB_BENCH,
+     "parts of the positions that are routed to surrogates"},
     {"bench.repeat", WM_SETTING_INT, "5", 1, 64, NULL, WM_JOB_BENCH,
      "repetitions of a measurement; the best one counts"},
     {"bench.seconds", WM_SETTING_FLOAT, "20.0", 0, 1e6, NULL, WM_JOB_BENCH,

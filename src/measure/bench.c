@@ -205,6 +205,7 @@ static wm_status_t run_parts(wm_bench_t *bench, wm_records_t *memory, wm_error_t
       {WM_BENCH_FORWARD | WM_BENCH_DOCUMENTS, "forward", wm_bench_forward},
       {WM_BENCH_FIT, "fit", wm_bench_fit},
       {WM_BENCH_SWEEP, "sweep", wm_bench_sweep},
+      {WM_BENCH_ROUTING, "routing", wm_bench_routing},
       {WM_BENCH_SCALING, "scaling", wm_bench_scaling},
   };
   wm_status_t status = WM_OK;

@@ -107,6 +107,7 @@ wm_status_t wm_bench_messages(wm_bench_t *bench, wm_error_t *err); /* several ra
 wm_status_t wm_bench_forward(wm_bench_t *bench, wm_error_t *err);  /* and documents */
 wm_status_t wm_bench_fit(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_sweep(wm_bench_t *bench, wm_error_t *err);
+wm_status_t wm_bench_routing(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_scaling(wm_bench_t *bench, wm_error_t *err);
 
 #endif

@@ -35,13 +35,14 @@ values() { # FILE DATASET
 }
 
 common='/forward/rates /forward/kernels /forward/document_kernels /fit /sweep/times /sweep/kernels
-/scaling /memory /machine/products /machine/memory'
+/scaling /memory /machine/products /machine/memory /routing/layers /routing/last /routing/losses
+/routing/full_kernels /routing/kernels'
 several='/machine/allreduce /machine/latency'
 
 for ranks in 1 2; do
   for family in gpt2 neox; do
     parts=all
-    [ "$family" = gpt2 ] || parts='forward, documents fit,sweep scaling'
+    [ "$family" = gpt2 ] || parts='forward, documents fit,sweep routing scaling'
     out=$work/$family.$ranks
     bench "$ranks" "$work/$family.json" "$out" bench.parts="\"$parts\"" || { cat "$out.log" >&2; fail "$family on $ranks ranks"; }
     grep -q 'peak memory [0-9.]* GiB on the node' "$out.log" || fail "memory is not told"
@@ -58,6 +59,30 @@ for ranks in 1 2; do
   values "$work/gpt2.$ranks/bench.h5" /forward/kernels | awk 'NR % 5 == 2 { share[++n] = $1 } END {
     for (i = 1; i < n; i++) sum += share[i]
     exit !(n >= 10 && share[n] == 100 && sum > 99.9 && sum < 100.1) }' || fail "shares of the kernels"
+done
+# Batches of 1 and 4 windows; random and gate at 25, 50, 75 %, then all linear. A gate's threshold makes
+# its fraction exact; operations saved are a matter of sizes alone: of the layers without head, with the
+# head of one position of 64, and of 63; a gate costs 2 d.
+routing() { # FILE DATASET HEADS
+  values "$1" "$2" | awk -v heads="$3" '
+    function near(a, b, what) { if ((a - b) ^ 2 > 1e-8 * b ^ 2) { print what, a, b; bad = 1 } }
+    { v[(NR - 1) % 10 + 1] = $1 }
+    NR % 10 == 0 {
+      row = (NR / 10 - 1) % 7; layer = 2 * 12 * 96 * 96 + 4 * 96 * 32.5
+      wanted = row == 6 ? 100 : 25 * (1 + int(row / 2))
+      if (row % 2 == 1 || row == 6) near(v[1], wanted, "routed")
+      else if (v[1] < wanted - 15 || v[1] > wanted + 15) { print "random", v[1], wanted; bad = 1 }
+      saved = v[1] / 100 * (4 * 96 * 384 - 2 * 96 * 96) - (row % 2 == 1 ? 2 * 96 : 0)
+      near(v[7], 100 * 3 * saved / (3 * layer + heads / 64 * 2 * 96 * 1003), "operations")
+      near(v[6], v[2] / v[3], "speedup")
+      near(100 + v[9] * v[7] / 100, 100 + 100 * (1 - v[3] / v[2]), "appears")
+    }
+    END { exit bad || NR != 140 }' || fail "$2 of $1"
+}
+for ranks in 1 2; do
+  routing "$work/gpt2.$ranks/bench.h5" /routing/layers 0
+  routing "$work/gpt2.$ranks/bench.h5" /routing/last 1
+  routing "$work/gpt2.$ranks/bench.h5" /routing/losses 63
 done
 [ "$(values "$work/gpt2.2/bench.h5" /scaling | wc -l)" -eq 10 ] || fail "scaling over two ranks"
 
@@ -84,6 +109,8 @@ for ranks in 1 2; do
     bench.save_dtype=f16 bench.save_shards=2
   [ ! -e "$out" ] && [ ! -e "$work/none" ] || fail "a dry run wrote something"
   expect 2 'bench.parts: no part "swep"' bench "$ranks" "$work/gpt2.json" "$out" bench.parts='"fit swep"'
+  expect 2 'bench.batches names no batch' bench "$ranks" "$work/gpt2.json" "$out" bench.batches='[]'
+  expect 2 'bench.fractions' bench "$ranks" "$work/gpt2.json" "$out" bench.fractions='[0.5, 1.5]'
   expect 2 'names no part' bench "$ranks" "$work/gpt2.json" "$out" bench.parts='" ,"'
   expect 2 'at most 128 positions' bench "$ranks" "$work/gpt2.json" "$out" bench.window=129
   expect 3 'missing.json' bench "$ranks" "$work/missing.json" "$out"

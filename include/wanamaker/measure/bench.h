@@ -1,5 +1,6 @@
 /* What the machine and the program can do: rates of products, memory and messages; of a forward
- * pass, a fit and a sweep of a model with random weights; scaling; memory.
+ * pass, a fit and a sweep of a model with random weights; of linearised and routed models; scaling;
+ * memory.
  *
  * Every rank works on text of its own, random ids of the same shape, so that rates add up. A
  * measurement is repeated; its time is that of the slowest rank; ratios are those of the best
@@ -26,7 +27,8 @@ enum {
   WM_BENCH_FIT = 1 << 3,
   WM_BENCH_SWEEP = 1 << 4,
   WM_BENCH_SCALING = 1 << 5,
-  WM_BENCH_ALL = (1 << 6) - 1
+  WM_BENCH_ROUTING = 1 << 6,
+  WM_BENCH_ALL = (1 << 7) - 1
 };
 
 typedef struct {
@@ -37,19 +39,23 @@ typedef struct {
   uint64_t seed;
   wm_model_options_t model;
   unsigned parts;
-  int64_t window;       /* tokens of a fixed window */
-  int64_t windows;      /* fixed windows of a rank */
-  int64_t documents;    /* tokens of a rank's documents, at least */
-  int64_t block_tokens; /* blocks.h */
-  int64_t stack_rows;   /* evaluate.h */
-  int fit_block;        /* linalg/ridge.h */
-  int64_t repeat;       /* most repetitions, >= 1 */
+  int64_t window;         /* tokens of a fixed window */
+  int64_t windows;        /* fixed windows of a rank */
+  int64_t documents;      /* tokens of a rank's documents, at least */
+  int64_t block_tokens;   /* blocks.h */
+  int64_t stack_rows;     /* evaluate.h */
+  int fit_block;          /* linalg/ridge.h */
+  const int64_t *batches; /* [n_batches] windows of a rank that are routed at once, each > 0 */
+  int64_t n_batches;
+  const double *fractions; /* [n_fractions] routed, in [0, 1] */
+  int64_t n_fractions;
+  int64_t repeat;      /* most repetitions, >= 1 */
   bool processor_time; /* time is the processor's, of all threads by their number, so that what else
                         * runs counts little; of messages it is always the wall clock's */
   double seconds;      /* no further repetition once a measurement has taken that long */
 } wm_bench_options_t;
 
-enum { WM_BENCH_TABLES = 16 };
+enum { WM_BENCH_TABLES = 24 };
 
 typedef struct {
   const wm_bench_options_t *options;

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-enum { WM_RECORD_COLUMNS = 8, WM_RECORD_LABEL = 48, WM_RECORD_NOTE = 512 };
+enum { WM_RECORD_COLUMNS = 10, WM_RECORD_LABEL = 48, WM_RECORD_NOTE = 512 };
 
 typedef struct {
   const char *member;       /* of the dataset's compound type */
