@@ -46,6 +46,8 @@ static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o) {
   h = wm_hash(o->lambdas, (size_t)o->n_lambdas * sizeof *o->lambdas, h);
   h = wm_hash(&o->spectrum, sizeof o->spectrum, h);
   h = wm_hash(o->layers, (size_t)o->n_layers * sizeof *o->layers, h);
+  if (o->sequential)
+    h = wm_hash(&o->sequential, sizeof o->sequential, h);
   return wm_hash(in->run->provenance.version, strlen(in->run->provenance.version), h);
 }
 
@@ -158,6 +160,67 @@ cleanup:
   return status;
 }
 
+/* Collective. One file of surrogates; o->parts says where what is kept lies. */
+static wm_status_t fit_one(const wm_inputs_t *in, wm_fit_options_t *o, const char *path,
+                           bool *complete, wm_error_t *err) {
+  const wm_run_t *run = in->run;
+  wm_status_t status = WM_OK;
+  const uint64_t key = o->parts_key = stage_key(in, o);
+  *complete = wm_stage_is_complete(run, path, key);
+  if (run->dry_run) {
+    status = wm_agree(run->comm->world, explain(in, o, path, *complete, err), err);
+  } else if (*complete) {
+    wm_log(run->log, WM_LOG_INFO, "fit: %s is complete for these inputs; skipped", path);
+    wm_fit_remove_parts(run->comm, o->parts); /* of a run that ended between result and removal */
+  } else {
+    status = compute(in, o, path, key, err);
+  }
+  *complete |= !run->dry_run && status == WM_OK;
+  return status;
+}
+
+wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
+                          wm_error_t *err) {
+  char name[64];
+  snprintf(name, sizeof name, "surrogates.joint-%" PRId64 ".%s", set, ending);
+  return wm_output_path(run, name, path, err);
+}
+
+/* Collective. With fit.sequential: surrogates of their own for each set of sweep.joint. */
+static wm_status_t fit_joint(const wm_inputs_t *in, wm_fit_options_t o, bool *complete,
+                             wm_error_t *err) {
+  const wm_run_t *run = in->run;
+  const int64_t n_layers = wm_model_arch(in->model)->n_layers, *offsets;
+  int64_t count;
+  const int64_t *sets = wm_config_lists(run->config, "sweep.joint", &offsets, &count);
+  char path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
+  void *layers = NULL;
+  wm_status_t status = WM_OK;
+  if (!wm_config_bool(run->config, "fit.sequential"))
+    return WM_OK;
+  o.sequential = true;
+  o.tile_rows = wm_config_int(run->config, "compute.tile_rows");
+  o.parts = parts;
+  WM_TRY(
+      wm_agree(run->comm->world, wm_alloc(&layers, n_layers, sizeof(int64_t), "layers", err), err));
+  o.layers = layers;
+  for (int64_t i = 0; i < count; i++) {
+    bool one = false;
+    status = wm_layer_list("sweep.joint", sets + offsets[i], offsets[i + 1] - offsets[i], n_layers,
+                           layers, &o.n_layers, err);
+    if (status == WM_OK)
+      status = wm_joint_path(run, i, "h5", path, err);
+    if (status == WM_OK)
+      status = wm_joint_path(run, i, "parts", parts, err);
+    WM_TRY(wm_agree(run->comm->world, status, err));
+    WM_TRY(fit_one(in, &o, path, &one, err));
+    *complete &= one;
+  }
+cleanup:
+  free(layers);
+  return status;
+}
+
 wm_status_t wm_stage_fit(const wm_inputs_t *in, bool *complete, wm_error_t *err) {
   const wm_run_t *run = in->run;
   char path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
@@ -169,17 +232,8 @@ wm_status_t wm_stage_fit(const wm_inputs_t *in, bool *complete, wm_error_t *err)
   if (status == WM_OK)
     status = prepare(in, layers, &options, path, parts, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
-  uint64_t key = options.parts_key = stage_key(in, &options);
-  *complete = wm_stage_is_complete(run, path, key);
-  if (run->dry_run) {
-    status = wm_agree(run->comm->world, explain(in, &options, path, *complete, err), err);
-  } else if (*complete) {
-    wm_log(run->log, WM_LOG_INFO, "fit: %s is complete for these inputs; skipped", path);
-    wm_fit_remove_parts(run->comm, parts); /* of a run that ended between result and removal */
-  } else {
-    status = compute(in, &options, path, key, err);
-  }
-  *complete |= !run->dry_run && status == WM_OK;
+  WM_TRY(fit_one(in, &options, path, complete, err));
+  WM_TRY(fit_joint(in, options, complete, err));
 cleanup:
   free(layers);
   return status;

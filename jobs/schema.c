@@ -6,7 +6,10 @@
 #define ANY_RANGE 1, 0 /* min > max: no limits */
 
 /* Jobs that run the model on texts, and those of them that evaluate variants. */
-enum { EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE, MEASURING = WM_JOB_FIT | EVALUATING };
+enum {
+  EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE,
+  MEASURING = WM_JOB_FIT | EVALUATING
+};
 
 const wm_job_t wm_jobs[] = {
     {"tokenize", WM_JOB_TOKENIZE, wm_job_tokenize, "encode the corpora into tokens.h5 files"},
@@ -75,6 +78,9 @@ const wm_schema_t wm_settings[] = {
      "eigendecomposition of each layer's Gram matrix: lambda path, condition, effective rank"},
     {"fit.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, MEASURING,
      "layers to fit; none named: all"},
+    {"fit.sequential", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, MEASURING,
+     "also fit surrogates for each set of sweep.joint, every layer on the model in which those of "
+     "the set before it are replaced, and compare both in the sweep"},
     {"fit.grid", WM_SETTING_INTS, "[0, 0]", 0, 100000, NULL, MEASURING,
      "rows and columns of the process grid that solves one layer; [0, 0]: chosen by width"},
     {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, MEASURING | WM_JOB_BENCH,
@@ -122,7 +128,7 @@ const wm_schema_t wm_settings[] = {
     {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, EVALUATING, "its seed"},
     {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL, EVALUATING,
      "level of the intervals and of \"beats the full model\""},
-    {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_SWEEP,
+    {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, EVALUATING,
      "also the study's interval, full model and variant on draws of their own: what pairing gains"},
 
     /* how it is computed */

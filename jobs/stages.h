@@ -9,6 +9,9 @@
 wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_fit(const wm_inputs_t *inputs, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
+/* output.dir/surrogates.joint-SET.ENDING: what fit.sequential fits for a set of sweep.joint. */
+wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
+                          wm_error_t *err);
 wm_status_t wm_stage_gate(const wm_inputs_t *inputs, wm_error_t *err);
 
 /* Collective. WM_INPUT if the tokens of a corpus are there but were made from another text or

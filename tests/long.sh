@@ -3,7 +3,7 @@
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
+#                                            gates overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -36,6 +36,15 @@ oracle_pipeline() {
       "build/oracle_run/$model" --protocol stream || return 1
     $venv/bin/python tests/oracle/pipeline_compare.py "$build/wanamaker" "tests/data/$model" $text \
       "build/oracle_run/$model.documents" --protocol documents --keep-newline --ranks 2 || return 1
+  done
+}
+
+oracle_gates() {
+  local text=build/demo_text.txt model
+  [ -s $text ] || bash jobs/demo_text.sh $text
+  for model in demo_gpt2 demo_gpt_neox; do
+    $venv/bin/python tests/oracle/gates_compare.py "$build/wanamaker" "tests/data/$model" $text \
+      "build/oracle_run/$model.gates" --ranks 2 || return 1
   done
 }
 
@@ -104,6 +113,7 @@ part stack "reference stack" reference_stack
 part models "oracle: models" oracle_models
 part tokenizer "oracle: tokenizer" oracle_tokenizer
 part pipeline "oracle: pipeline" oracle_pipeline
+part gates "oracle: gates" oracle_gates
 part overlap "demo text is disjoint from the training text" overlap
 part kills "50 kills and stops of a run" kills
 part faults "faults of the whole program" faults

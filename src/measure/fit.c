@@ -64,6 +64,8 @@ wm_status_t wm_fit_plan(const wm_comm_t *comm, const wm_arch_t *arch,
                    (double)options->gram_bytes / 0x1p30, (long long)arch->d_model,
                    (double)each / 0x1p30);
   out->layers_per_pass = fitting < options->n_layers ? fitting : options->n_layers;
+  if (options->sequential && options->n_layers > 0)
+    out->layers_per_pass = 1;
   out->passes = (options->n_layers + out->layers_per_pass - 1) / out->layers_per_pass;
   out->gram_bytes = out->layers_per_pass * each;
   if (options->grid_rows > 0) {
@@ -129,6 +131,7 @@ static wm_status_t pass(wm_fit_t *fit, const wm_fit_group_t *group, wm_fit_posit
   wm_trunk_t t = {0};
   wm_status_t status;
   WM_TRY(wm_agree(comm->world, wm_trunk_create(fit->model, blocks, &t, err), err));
+  t.replaced = fit->replaced;
   while (at->next < blocks->n) {
     WM_TRY(step(comm, fit->model, blocks, ids, at->next + comm->rank, (wm_row_set_t)at->set, group,
                 &t, gram, err));
@@ -238,6 +241,11 @@ wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm
     status = wm_fit_scratch(model, fit, heldout, options, &bytes, err);
   WM_TRY(wm_agree(comm->world, status, err));
   WM_TRY(wm_fit_solver_create(&f, err));
+  if (options->sequential)
+    WM_TRY(wm_surrogates_create_empty(comm, options->layers, options->n_layers,
+                                      wm_model_arch(model)->n_layers, wm_model_arch(model)->d_model,
+                                      options->tile_rows, wm_model_compute(model), &f.replaced,
+                                      err));
   WM_TRY(wm_gram_create(comm, wm_model_arch(model)->d_model, f.plan.layers_per_pass,
                         most_rows(fit, heldout), &gram, err));
   int64_t tokens = fit->windows->n_positions + (heldout ? heldout->windows->n_positions : 0);
@@ -249,6 +257,7 @@ wm_status_t wm_fit_surrogates(const wm_comm_t *comm, wm_model_t *model, const wm
   WM_TRY(wm_fit_write_tables(&f, err));
   wm_progress_finish(&progress);
 cleanup:
+  wm_surrogates_close(f.replaced);
   wm_gram_free(gram);
   wm_fit_solver_destroy(&f);
   return status;

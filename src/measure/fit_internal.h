@@ -5,6 +5,7 @@
 
 #include "wanamaker/measure/fit.h"
 #include "wanamaker/measure/gram.h"
+#include "wanamaker/measure/surrogates.h"
 
 /* Layers of one pass: numbers first .. first + n - 1 of the options' layers. */
 typedef struct {
@@ -34,6 +35,7 @@ typedef struct {
   wm_h5_t *file;
   wm_fit_summary_t *summaries; /* [n_layers] */
   const wm_log_t *log;
+  wm_surrogates_t *replaced; /* of a sequential fit: the layers solved so far; else NULL */
   /* what is kept */
   double kept;       /* when the sums were kept last, by wm_seconds() */
   bool keeping;      /* the fit is a long one: solved layers are kept */

@@ -212,6 +212,9 @@ static wm_status_t take_layer(wm_fit_t *f, wm_h5_t *file, int64_t row, int64_t i
   WM_TRY(take_row(f, file, "/table", columns, row, f->table + index * columns, err));
   WM_TRY(wm_h5_write(f->file, "/weight", H5T_NATIVE_DOUBLE, offset, count, f->weight, err));
   WM_TRY(wm_h5_write(f->file, "/bias", H5T_NATIVE_DOUBLE, offset, count, f->bias, err));
+  if (f->replaced != NULL)
+    WM_TRY(wm_surrogates_put(f->replaced, f->comm, f->options->layers[index], f->weight, f->bias,
+                             err));
   f->solved[index] = true;
 cleanup:
   if (status != WM_OK) { /* the ranks' tables are added up */

@@ -20,7 +20,8 @@ struct wm_surrogates {
   wm_shared_t memory; /* [n, d] biases in float32, then [n, d, d] weights */
   wm_gemm_scratch_t scratch;
   wm_linear_t **linear;
-  int64_t tile; /* rows that the products work in */
+  int64_t tile;      /* rows that the products work in */
+  int64_t tile_rows; /* what was asked for, of objects that are filled later */
   wm_tiles_t tiles;
   float *x_tail; /* [tile, d]: a last tile, padded, for all layers */
   float *y_tail;
@@ -135,19 +136,16 @@ static wm_status_t check_finite(const wm_surrogates_t *s, const char *path, wm_e
   return WM_OK;
 }
 
-static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *err) {
-  for (int64_t i = 0; i < s->n; i++) {
-    const wm_weight_t weight = {s->stored, WM_WEIGHT_IN_OUT, weight_at(s, i)};
-    wm_status_t status =
-        wm_linear_create_typed(&s->linear[i], s->d, s->d, &weight, bias_at(s, i), WM_ACT_NONE,
-                               tile_rows, s->compute, &s->scratch, err);
-    if (status != WM_OK)
-      return status;
-  }
-  if (s->n == 0)
-    return WM_OK;
+static wm_status_t prepare_one(wm_surrogates_t *s, int64_t i, int64_t tile_rows, wm_error_t *err) {
+  const wm_weight_t weight = {s->stored, WM_WEIGHT_IN_OUT, weight_at(s, i)};
+  return wm_linear_create_typed(&s->linear[i], s->d, s->d, &weight, bias_at(s, i), WM_ACT_NONE,
+                                tile_rows, s->compute, &s->scratch, err);
+}
+
+/* Room for the last tile of a product of any layer; i: one that is prepared. */
+static wm_status_t prepare_tails(wm_surrogates_t *s, int64_t i, wm_error_t *err) {
   void *memory;
-  s->tile = wm_linear_tile_rows(s->linear[0]);
+  s->tile = wm_linear_tile_rows(s->linear[i]);
   wm_status_t status = wm_alloc(&memory, s->tile * s->d, sizeof(float), "surrogates", err);
   s->x_tail = memory;
   if (status == WM_OK) {
@@ -155,6 +153,15 @@ static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *er
     s->y_tail = memory;
   }
   return status;
+}
+
+static wm_status_t prepare(wm_surrogates_t *s, int64_t tile_rows, wm_error_t *err) {
+  for (int64_t i = 0; i < s->n; i++) {
+    wm_status_t status = prepare_one(s, i, tile_rows, err);
+    if (status != WM_OK)
+      return status;
+  }
+  return s->n > 0 ? prepare_tails(s, 0, err) : WM_OK;
 }
 
 static wm_status_t allocate(int64_t n, int64_t n_layers, int64_t d, wm_surrogates_t **out,
@@ -253,6 +260,66 @@ wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers,
 cleanup:
   free(row);
   wm_surrogates_close(s);
+  return status;
+}
+
+wm_status_t wm_surrogates_create_empty(const wm_comm_t *comm, const int64_t *layers, int64_t n,
+                                       int64_t n_layers, int64_t d, int64_t tile_rows,
+                                       wm_compute_t compute, wm_surrogates_t **out,
+                                       wm_error_t *err) {
+  wm_surrogates_t *s = NULL;
+  wm_status_t status;
+  *out = NULL;
+  WM_TRY(wm_agree(comm->world, allocate(n, n_layers, d, &s, err), err));
+  WM_TRY(wm_agree(comm->world, take_memory(s, comm, compute, err), err));
+  memcpy(s->layers, layers, (size_t)n * sizeof *layers);
+  for (int64_t l = 0; l < n_layers; l++)
+    s->index_of[l] = -1;
+  s->tile_rows = tile_rows;
+  *out = s;
+  s = NULL;
+cleanup:
+  wm_surrogates_close(s);
+  return status;
+}
+
+/* Rank 0's float64 numbers in float32 on every rank: values[d * d + d], weights and then bias. */
+static void spread(const wm_comm_t *comm, int64_t d, const double *weight, const double *bias,
+                   float *values) {
+  for (int64_t k = 0; comm->rank == 0 && k < d * d; k++)
+    values[k] = (float)weight[k];
+  for (int64_t k = 0; comm->rank == 0 && k < d; k++)
+    values[d * d + k] = (float)bias[k];
+  wm_broadcast(comm->world, 0, values, d * (d + 1) * (int64_t)sizeof *values);
+}
+
+wm_status_t wm_surrogates_put(wm_surrogates_t *s, const wm_comm_t *comm, int64_t layer,
+                              const double *weight, const double *bias, wm_error_t *err) {
+  const int64_t d = s->d;
+  int64_t i = 0;
+  void *values;
+  wm_status_t status = wm_alloc(&values, d * (d + 1), sizeof(float), "a surrogate", err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  while (i < s->n && s->layers[i] != layer)
+    i++;
+  assert(i < s->n && s->linear[i] == NULL);
+  spread(comm, d, weight, bias, values);
+  if (comm->node_rank == 0 && s->stored == WM_DTYPE_BF16)
+    wm_to_bf16(WM_DTYPE_F32, values, d * d, weight_at(s, i));
+  else if (comm->node_rank == 0)
+    memcpy(weight_at(s, i), values, (size_t)(d * d) * sizeof(float));
+  if (comm->node_rank == 0)
+    memcpy(bias_at(s, i), (float *)values + d * d, (size_t)d * sizeof(float));
+  wm_shared_sync(&s->memory);
+  status = prepare_one(s, i, s->tile_rows, err);
+  if (status == WM_OK && s->x_tail == NULL)
+    status = prepare_tails(s, i, err);
+  WM_TRY(wm_agree(comm->world, status, err));
+  s->r2[i] = s->r2_heldout[i] = NAN;
+  s->index_of[layer] = i;
+  s->fingerprint = wm_hash(s->memory.data, (size_t)s->memory.bytes, (uint64_t)s->n);
+cleanup:
+  free(values);
   return status;
 }
 

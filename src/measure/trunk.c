@@ -50,7 +50,10 @@ wm_status_t wm_trunk_layer(wm_trunk_t *t, int64_t layer, wm_error_t *err) {
   const int64_t rows = t->block.rows, d = wm_model_arch(t->model)->d_model;
   wm_status_t status;
   WM_TRY(wm_trunk_last_input(t, layer, err));
-  WM_TRY(wm_model_mlp(t->model, layer, t->x, rows, t->y, t->workspace, err));
+  if (t->replaced != NULL && wm_surrogates_has(t->replaced, layer))
+    WM_TRY(wm_surrogates_apply(t->replaced, layer, t->x, rows, t->y, err));
+  else
+    WM_TRY(wm_model_mlp(t->model, layer, t->x, rows, t->y, t->workspace, err));
   wm_model_add(t->model, t->h, t->y, rows * d);
 cleanup:
   return status;

@@ -208,6 +208,116 @@ static void layer_groups_change_nothing(void **state) {
   wm_model_close(model);
 }
 
+/* MLP inputs and outputs of `layer` at the fit's positions [n, D], in the model in which the layers
+ * before it that have a surrogate are replaced (NULL: none). */
+static io_t fit_io(wm_model_t *model, const wm_surrogates_t *replaced, int64_t layer) {
+  const int64_t d = wm_model_arch(model)->d_model, most = S.fit_blocks.max_rows;
+  io_t io = {.d = d};
+  io.x = zeroed(S.fit.n_positions * d, sizeof(float));
+  io.y = zeroed(S.fit.n_positions * d, sizeof(float));
+  float *h = zeroed(most * d, sizeof(float)), *x = zeroed(most * d, sizeof(float));
+  float *y = zeroed(most * d, sizeof(float));
+  wm_block_t block;
+  wm_workspace_t *ws = NULL;
+  OK(wm_block_create(&S.fit_blocks, &block, err));
+  OK(wm_workspace_create(model, most, S.fit.max_length, &ws, err));
+  for (int64_t b = 0; b < S.fit_blocks.n; b++) {
+    wm_block_load(&S.fit_blocks, S.ids, b, &block);
+    OK(wm_model_embed(model, &block.batch, block.ids, h, err));
+    for (int64_t l = 0; l <= layer; l++) {
+      OK(wm_model_attend(model, l, &block.batch, h, x, ws, err));
+      if (l < layer && replaced != NULL && wm_surrogates_has(replaced, l))
+        OK(wm_surrogates_apply(replaced, l, x, block.rows, y, err));
+      else
+        OK(wm_model_mlp(model, l, x, block.rows, y, ws, err));
+      wm_add_rows(h, y, block.rows * d);
+    }
+    for (int64_t k = 0; k < block.n_kept; k++, io.rows++) {
+      memcpy(io.x + io.rows * d, x + block.kept[k] * d, (size_t)d * sizeof *x);
+      memcpy(io.y + io.rows * d, y + block.kept[k] * d, (size_t)d * sizeof *y);
+    }
+  }
+  assert_int_equal(io.rows, S.fit.n_positions);
+  wm_workspace_free(ws);
+  wm_block_destroy(&block);
+  free(h);
+  free(x);
+  free(y);
+  return io;
+}
+
+static void io_destroy(io_t *io) {
+  free(io->x);
+  free(io->y);
+}
+
+/* How far W, b are from the ridge solution on io (method.md, section 1): the largest element of
+ * Xc'(Yc - Xc W) - lambda W for three outputs, over the sums of absolute values. */
+static double ridge_gradient(const io_t *io, const double *weight, const double *bias,
+                             double lambda) {
+  const int64_t d = io->d;
+  double *mean = zeroed(d, sizeof(double)), worst = 0;
+  for (int64_t r = 0; r < io->rows; r++)
+    for (int64_t i = 0; i < d; i++)
+      mean[i] += (double)io->x[r * d + i] / (double)io->rows;
+  for (int64_t j = 0; j < d; j += d / 3)
+    for (int64_t i = 0; i < d; i += 5) {
+      double gradient = -lambda * weight[i * d + j], size = 0;
+      for (int64_t r = 0; r < io->rows; r++) {
+        double residual = io->y[r * d + j] - predict(io->x + r * d, weight, bias, d, j);
+        double xc = io->x[r * d + i] - mean[i];
+        gradient += xc * residual;
+        size += fabs(xc * residual);
+      }
+      worst = fmax(worst, fabs(gradient) / size);
+    }
+  free(mean);
+  return worst;
+}
+
+/* In a sequential fit the first layer is that of any other; the next ones solve the ridge problem
+ * of the model in which those before them are replaced, and no longer that of the untouched one. */
+static void sequential_fit_sees_replaced_layers(void **state) {
+  static const int64_t chosen[] = {1, 2, 4};
+  wm_model_t *model = open_model(S.world, *state), *self = open_model(S.self, *state);
+  const wm_arch_t *arch = wm_model_arch(model);
+  const int64_t d = arch->d_model;
+  wm_fit_options_t o = fit_all(model);
+  wm_fit_summary_t a[64], b[64], c[64];
+  char once[512], sequential[512], alone[512];
+  o.layers = chosen;
+  o.n_layers = 3;
+  o.spectrum = false;
+  fit_to(S.world, model, &o, "once", once, a);
+  o.sequential = true;
+  o.tile_rows = 64;
+  fit_to(S.world, model, &o, "sequential", sequential, b);
+  fit_to(S.self, self, &o, "sequential", alone, c);
+  double *w = zeroed(2 * d * (d + 1), sizeof(double)), *v = w + d * (d + 1);
+  read_weights(once, 0, d, w, w + d * d);
+  read_weights(sequential, 0, d, v, v + d * d);
+  assert_memory_equal(w, v, (size_t)(d * (d + 1)) * sizeof *w);
+  wm_surrogates_t *replaced = NULL;
+  OK(wm_surrogates_open(S.self, sequential, arch->n_layers, d, 64, WM_COMPUTE_F32, &replaced, err));
+  for (int64_t i = 1; i < 3; i++) {
+    io_t touched = fit_io(self, replaced, chosen[i]);
+    read_weights(once, i, d, w, w + d * d);
+    read_weights(sequential, i, d, v, v + d * d);
+    double right = ridge_gradient(&touched, v, v + d * d, o.lambda);
+    double wrong = ridge_gradient(&touched, w, w + d * d, o.lambda);
+    if (S.world->rank == 0)
+      print_message("%s, layer %d: gradient %.1e; of the untouched model's surrogate %.1e\n",
+                    (const char *)*state, (int)chosen[i], right, wrong);
+    assert_true(right < 1e-6 && wrong > 100 * right && wrong > 1e-5);
+    assert_true(fabs(b[i].r2 - c[i].r2) < 1e-6 && fabs(b[i].r2 - a[i].r2) > 1e-6);
+    io_destroy(&touched);
+  }
+  wm_surrogates_close(replaced);
+  free(w);
+  wm_model_close(self);
+  wm_model_close(model);
+}
+
 static void grids_agree(void **state) {
   static const int grids[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {2, 2}};
   wm_model_t *model = open_model(S.world, *state), *self = open_model(S.self, *state);
@@ -390,6 +500,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       ON_BOTH(fit_agrees_across_ranks),
       ON_BOTH(layer_groups_change_nothing),
+      ON_BOTH(sequential_fit_sees_replaced_layers),
       ON_BOTH(grids_agree),
       ON_BOTH(heldout_r2_is_that_of_predictions),
       ON_BOTH(stacked_branches_equal_single_models),

@@ -5,6 +5,9 @@
  * teams of ranks solve one layer each on a process grid (linalg/ridge.h). Layers whose matrices
  * exceed the memory setting are done in groups, each with a pass of its own.
  *
+ * A sequential fit takes a pass for each layer, in which the layers fitted before it are replaced
+ * by their surrogates: each is fitted to the inputs that it will see when all are used together.
+ *
  * So that a killed or stopped fit can go on, on any number of ranks, it keeps in a folder
  *
  *   gram/NNNN.h5   The sums of the pass under way, and how far it is (gram.h); when the interval
@@ -33,6 +36,8 @@ typedef struct {
   const double *lambdas; /* [n_lambdas] the path; borrowed */
   int64_t n_lambdas;
   bool spectrum;
+  bool sequential;       /* each layer on the model in which those before it are replaced */
+  int64_t tile_rows;     /* of a sequential fit: as for wm_surrogates_open */
   const int64_t *layers; /* [n_layers] ascending, without repetition; borrowed */
   int64_t n_layers;
   int64_t grid_rows, grid_columns; /* 0: chosen */

@@ -36,6 +36,15 @@ wm_status_t wm_surrogates_open(const wm_comm_t *comm, const char *path, int64_t 
 wm_status_t wm_surrogates_create_random(const wm_comm_t *comm, int64_t n_layers, int64_t d,
                                         int64_t tile_rows, wm_compute_t compute, uint64_t seed,
                                         wm_surrogates_t **out, wm_error_t *err);
+/* Collective. Room for surrogates of layers[n]; none of them has one yet. */
+wm_status_t wm_surrogates_create_empty(const wm_comm_t *comm, const int64_t *layers, int64_t n,
+                                       int64_t n_layers, int64_t d, int64_t tile_rows,
+                                       wm_compute_t compute, wm_surrogates_t **out,
+                                       wm_error_t *err);
+/* Collective. Gives `layer`, for which there is room, its surrogate: world rank 0's weight[D, D]
+ * ([in, out]) and bias[D]; other ranks' are not read. R^2 is NaN. */
+wm_status_t wm_surrogates_put(wm_surrogates_t *surrogates, const wm_comm_t *comm, int64_t layer,
+                              const double *weight, const double *bias, wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_surrogates_close(wm_surrogates_t *surrogates);
 

@@ -1,9 +1,11 @@
-/* The unmodified model on one block at a time, layer by layer: MLP inputs and outputs. */
+/* The model on one block at a time, layer by layer: MLP inputs and outputs. It is the unmodified
+ * one, or one in which some MLPs are replaced by surrogates. */
 #ifndef WANAMAKER_MEASURE_TRUNK_H
 #define WANAMAKER_MEASURE_TRUNK_H
 
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/surrogates.h"
 #include "wanamaker/model/model.h"
 
 #include <stdint.h>
@@ -11,8 +13,11 @@
 typedef struct {
   wm_model_t *model;         /* borrowed, like blocks */
   const wm_blocks_t *blocks; /* */
-  float *h, *x, *y;          /* [rows, D] residual; input and output of the last layer's MLP */
-  wm_block_t block;          /* the one that was begun */
+  /* Layers that have one here take it at every position. NULL after wm_trunk_create: none; the
+   * caller may set it. Borrowed. */
+  const wm_surrogates_t *replaced;
+  float *h, *x, *y; /* [rows, D] residual; input and output of the last layer's MLP */
+  wm_block_t block; /* the one that was begun */
   wm_workspace_t *workspace;
 } wm_trunk_t;
 
@@ -26,8 +31,8 @@ int64_t wm_trunk_bytes(const wm_model_t *model, int64_t rows, int64_t max_length
 
 /* Loads block `index` and embeds it; ids: the corpus's ids. Not collective. */
 wm_status_t wm_trunk_begin(wm_trunk_t *trunk, const int32_t *ids, int64_t index, wm_error_t *err);
-/* x, y <- MLP input and output of `layer`; h goes on to the next. Layers in order, from 0. Not
- * collective. */
+/* x, y <- input and output of the MLP of `layer`, or of what replaces it; h goes on to the next.
+ * Layers in order, from 0. Not collective. */
 wm_status_t wm_trunk_layer(wm_trunk_t *trunk, int64_t layer, wm_error_t *err);
 /* The same for a layer behind which nothing is wanted: its MLP is left out, y and h are not valid
  * afterwards. */
