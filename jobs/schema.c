@@ -6,10 +6,7 @@
 #define ANY_RANGE 1, 0 /* min > max: no limits */
 
 /* Jobs that run the model on texts, and those of them that evaluate variants. */
-enum {
-  EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE,
-  MEASURING = WM_JOB_FIT | EVALUATING
-};
+enum { EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE, MEASURING = WM_JOB_FIT | EVALUATING };
 
 const wm_job_t wm_jobs[] = {
     {"tokenize", WM_JOB_TOKENIZE, wm_job_tokenize, "encode the corpora into tokens.h5 files"},
