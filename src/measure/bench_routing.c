@@ -239,6 +239,10 @@ static wm_status_t add_rows(routing_t *r, const way_t *way, const layers_t *laye
                           percent(before - after, before),
                           appears,
                           100 * percent(median_before - median, median_before) / flops};
+    if (head == NO_HEAD)
+      wm_log(r->bench->options->log, WM_LOG_INFO,
+             "bench: routing: %s: %.1f %% of the operations saved, %.1f %% of the time", name,
+             flops, percent(before - after, before));
     if (flops >= BAR && !(appears >= r->least[head]))
       r->least[head] = appears;
     wm_status_t status = wm_records_add(r->tables[head], name, row, err);

@@ -4,6 +4,7 @@
 
 #include "row_order.h"
 #include "wanamaker/base/rng.h"
+#include "wanamaker/measure/evaluate.h"
 #include "wanamaker/measure/prefill.h"
 
 #include <math.h>
@@ -155,6 +156,65 @@ static void test_gpt_neox(void **state) {
   check_model(state, "demo_gpt_neox");
 }
 
+/* Windows of one length, as the evaluator's blocks hold them: whose linearised variants have the
+ * losses that the prefill has. */
+static void test_evaluator_agrees(void **state) {
+  skip_if_blas_tells_rows_apart();
+  enum { LENGTH = 40, WINDOWS = 3, N = LENGTH * WINDOWS, VARIANTS = 3 };
+  static const int64_t even[WINDOWS + 1] = {0, LENGTH, 2 * LENGTH, N};
+  static const int64_t sets[VARIANTS][2] = {{1, 1}, {0, 3}, {4, 7}}; /* first and last layer */
+  const wm_batch_t windows_batch = {WINDOWS, even};
+  const wm_token_view_t view = {.name = "ids", .encoding = "ids", .n_tokens = N};
+  const wm_protocol_t protocol = {WM_PROTOCOL_STREAM, LENGTH, LENGTH, 2};
+  const wm_range_t range = {.name = "test", .kind = WM_RANGE_TOKENS, .end = N};
+  case_t c = make_case(state, "demo_gpt2");
+  wm_error_t err = {0};
+  wm_windows_t windows;
+  wm_blocks_t blocks;
+  wm_block_t block;
+  wm_variants_t variants;
+  wm_evaluator_t *evaluator;
+  float *nll = array((1 + VARIANTS) * N, sizeof *nll);
+  check(wm_windows_create(&view, &protocol, &range, &windows, &err), &err);
+  check(wm_blocks_create(&windows, N, &blocks, &err), &err);
+  check(wm_block_create(&blocks, &block, &err), &err);
+  check(wm_variants_create(&variants, &err), &err);
+  int64_t order[VARIANTS] = {1, 0, 2}; /* the evaluator's: by the first layer that changes */
+  for (int v = 0; v < VARIANTS; v++) {
+    int64_t layers[MOST_LAYERS], n = 0;
+    for (int64_t l = sets[order[v]][0]; l <= sets[order[v]][1]; l++)
+      layers[n++] = l;
+    check(wm_variants_add(&variants, layers, n, c.layers, &err), &err);
+  }
+  check(
+      wm_evaluator_create(c.model, c.surrogates, &variants, &blocks, VARIANTS, N, &evaluator, &err),
+      &err);
+  wm_block_load(&blocks, c.ids, 0, &block);
+  assert_int_equal(block.rows, N);
+  check(wm_evaluate_block(evaluator, &block, 1, VARIANTS, nll, &err), &err);
+  for (int v = 0; v <= VARIANTS; v++) {
+    double own[N];
+    memset(c.paths, 0, sizeof c.paths);
+    for (int64_t l = 0; v > 0 && l < c.layers; l++)
+      if (l >= sets[order[v - 1]][0] && l <= sets[order[v - 1]][1])
+        c.paths[l].kind = WM_LAYER_SURROGATE;
+    check(wm_prefill_run(c.prefill, &windows_batch, c.ids, NULL, c.paths, &err), &err);
+    check(wm_prefill_losses(c.prefill, block.targets, own, &err), &err);
+    const float *wanted = nll + v * block.n_predictions;
+    for (int i = 0; i < N; i++)
+      if (block.targets[i] >= 0)
+        assert_true((float)own[i] == *wanted++);
+    assert_int_equal(wanted - nll, (v + 1) * block.n_predictions);
+  }
+  wm_evaluator_free(evaluator);
+  wm_variants_destroy(&variants);
+  wm_block_destroy(&block);
+  wm_blocks_destroy(&blocks);
+  wm_windows_destroy(&windows);
+  free(nll);
+  free_case(&c);
+}
+
 /* A gate that always says "full" gives the full model's bits, one that always says "linear" those
  * of the surrogates. */
 static void test_gates_that_never_differ(void **state) {
@@ -204,6 +264,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gpt2),
       cmocka_unit_test(test_gpt_neox),
+      cmocka_unit_test(test_evaluator_agrees),
       cmocka_unit_test(test_gates_that_never_differ),
       cmocka_unit_test(test_fitted_tiles),
       cmocka_unit_test(test_bytes),
