@@ -201,55 +201,67 @@ static double full_flops(const routing_t *r, int head) {
   return flops;
 }
 
-/* Part of the full model's operations, in percent, that a way saves. */
-static double percent(double saved, double full) {
-  return 100 * saved / full;
+static double percent(double part, double whole) {
+  return 100 * part / whole;
+}
+
+/* The full model's contests, HEADS of them, and the way's own, which has no head. */
+typedef struct {
+  const wm_contest_t *full, *way;
+} turns_t;
+
+/* A row of one table. routed: % of the positions; saved: operations of all ranks. */
+static wm_status_t add_row(routing_t *r, int head, const char *name, double routed, double saved,
+                           turns_t turns, wm_error_t *err) {
+  const double ranks = r->bench->options->comm->size;
+  const wm_samples_t *full = &turns.full->samples, *way = &turns.way->samples;
+  const wm_samples_t *h = &turns.full[head].samples;
+  const double best_head = head == NO_HEAD ? 0 : wm_samples_best(h);
+  const double median_head = head == NO_HEAD ? 0 : wm_samples_median(h);
+  const double before = wm_samples_best(full) + best_head;
+  const double after = wm_samples_best(way) + best_head;
+  const double median_before = wm_samples_median(full) + median_head;
+  const double median = wm_samples_median(way) + median_head;
+  const double flops = percent(saved, full_flops(r, head) * ranks);
+  const double time = percent(before - after, before);
+  const double appears = percent(time, flops);
+  const double row[] = {routed,
+                        before,
+                        after,
+                        median,
+                        (double)r->rows * ranks / after,
+                        before / after,
+                        flops,
+                        time,
+                        appears,
+                        percent(percent(median_before - median, median_before), flops)};
+  if (head == NO_HEAD)
+    wm_log(r->bench->options->log, WM_LOG_INFO,
+           "bench: routing: %s: %.1f %% of the operations saved, %.1f %% of the time", name, flops,
+           time);
+  if (flops >= BAR && !(appears >= r->least[head]))
+    r->least[head] = appears;
+  return wm_records_add(r->tables[head], name, row, err);
 }
 
 /* Collective. A row in each table: the way's times and the full model's of the same turns. */
-static wm_status_t add_rows(routing_t *r, const way_t *way, const layers_t *layers,
-                            const wm_contest_t *full, const wm_contest_t *routed, wm_error_t *err) {
+static wm_status_t add_rows(routing_t *r, const way_t *way, const layers_t *layers, turns_t turns,
+                            wm_error_t *err) {
   const wm_arch_t *a = &r->bench->arch;
   const wm_comm_t *comm = r->bench->options->comm;
-  const double all_rows = (double)(r->rows * comm->size);
+  const double rows = (double)(r->rows * comm->size);
   double taken = (double)way->routed;
   wm_sum_f64(comm->world, &taken, 1);
   const double saved =
-      taken * (wm_arch_flops_mlp(a) - wm_arch_flops_surrogate(a)) - all_rows * way->gate_flops;
+      taken * (wm_arch_flops_mlp(a) - wm_arch_flops_surrogate(a)) - rows * way->gate_flops;
+  wm_status_t status = WM_OK;
   char name[WM_RECORD_LABEL];
   snprintf(name, sizeof name, "%lld x %lld, %s, %s", (long long)r->sequences,
            (long long)r->bench->options->window, layers->label, way->name);
-  for (int head = 0; head < HEADS; head++) {
-    const wm_samples_t *h = head == NO_HEAD ? NULL : &full[head].samples;
-    const double best_head = h != NULL ? wm_samples_best(h) : 0;
-    const double median_head = h != NULL ? wm_samples_median(h) : 0;
-    const double before = wm_samples_best(&full->samples) + best_head;
-    const double after = wm_samples_best(&routed->samples) + best_head;
-    const double median_before = wm_samples_median(&full->samples) + median_head;
-    const double median = wm_samples_median(&routed->samples) + median_head;
-    const double flops = percent(saved, full_flops(r, head) * comm->size);
-    const double appears = 100 * percent(before - after, before) / flops;
-    const double row[] = {100 * taken / (all_rows * (double)layers->count),
-                          before,
-                          after,
-                          median,
-                          all_rows / after,
-                          before / after,
-                          flops,
-                          percent(before - after, before),
-                          appears,
-                          100 * percent(median_before - median, median_before) / flops};
-    if (head == NO_HEAD)
-      wm_log(r->bench->options->log, WM_LOG_INFO,
-             "bench: routing: %s: %.1f %% of the operations saved, %.1f %% of the time", name,
-             flops, percent(before - after, before));
-    if (flops >= BAR && !(appears >= r->least[head]))
-      r->least[head] = appears;
-    wm_status_t status = wm_records_add(r->tables[head], name, row, err);
-    if (status != WM_OK)
-      return status;
-  }
-  return WM_OK;
+  for (int head = 0; head < HEADS && status == WM_OK; head++)
+    status =
+        add_row(r, head, name, percent(taken, rows * (double)layers->count), saved, turns, err);
+  return wm_agree(comm->world, status, err);
 }
 
 /* --- contests -----------------------------------------------------------------------------------
@@ -274,8 +286,7 @@ static wm_status_t compete(routing_t *r, const layers_t *layers, way_t *ways, in
     contests[i].ranks = o->comm->size;
   WM_TRY(wm_bench_contest(o, contests, HEADS + n, err));
   for (int i = 0; i < n; i++)
-    WM_TRY(wm_agree(o->comm->world,
-                    add_rows(r, &ways[i], layers, &contests[0], &contests[HEADS + i], err), err));
+    WM_TRY(add_rows(r, &ways[i], layers, (turns_t){contests, &contests[HEADS + i]}, err));
   if (!kernels)
     return WM_OK;
   const wm_samples_t *before = &contests[0].samples, *after = &contests[HEADS + n - 1].samples;
