@@ -15,6 +15,7 @@ wm_sweep_options_t wm_losses_options(const wm_run_t *run) {
                           .stack_rows = wm_config_int(c, "compute.stack_rows"),
                           .memory_bytes = wm_memory_bytes(run),
                           .rate = wm_stage_rate(run),
+                          .divergence = wm_config_bool(c, "sweep.divergence"),
                           .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes"),
                           .bootstrap = {.resamples = wm_config_int(c, "bootstrap.resamples"),
                                         .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
@@ -29,14 +30,16 @@ uint64_t wm_losses_key(const wm_inputs_t *in, const wm_text_t *text,
                        const wm_sweep_plan_t *plan) {
   static const char *const last_digits[] = {"compute.block_tokens", "compute.tile_rows",
                                             "compute.tile_vocab"};
-  uint64_t h = wm_model_fingerprint(in->model);
+  static const char layout[] = "with counts";
+  uint64_t h = wm_hash(layout, sizeof layout, wm_model_fingerprint(in->model));
   uint64_t s = wm_surrogates_fingerprint(surrogates);
   h = wm_hash(&s, sizeof s, h);
   wm_compute_t compute = wm_compute_of(in->run);
   h = wm_hash(&compute, sizeof compute, h);
   h = wm_text_fingerprint(text, h);
-  h = wm_hash(v->offsets, (size_t)(v->n + 1) * sizeof *v->offsets, h);
-  h = wm_hash(v->layers, (size_t)v->offsets[v->n] * sizeof *v->layers, h);
+  h = wm_variants_fingerprint(v, h);
+  bool divergence = wm_config_bool(in->run->config, "sweep.divergence");
+  h = wm_hash(&divergence, sizeof divergence, h);
   for (int i = 0; i < 3; i++) {
     int64_t value = wm_config_int(in->run->config, last_digits[i]);
     h = wm_hash(&value, sizeof value, h);

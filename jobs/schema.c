@@ -96,6 +96,10 @@ const wm_schema_t wm_settings[] = {
      "most variants evaluated on one trunk; 0: chosen, at most 64, fewer where that keeps ranks "
      "busy "
      "or units short"},
+    {"sweep.divergence", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
+     "measure, beside the losses, the Kullback-Leibler divergence from the full model and how "
+     "often "
+     "the most likely token is the same"},
     {"sweep.check_tokens", WM_SETTING_INT, "4096", 0, 1e300, NULL, WM_JOB_SWEEP,
      "with compute.type bf16 or bf16_emulated: tokens, spread over the evaluation, that are "
      "evaluated again in f32 for the effect on every delta; 0: none"},

@@ -144,8 +144,9 @@ static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t 
   const wm_effect_t *e = &s->effects[v];
   char label[64], note[128] = "";
   wm_variants_label(&j->variants, v, label, sizeof label);
-  int64_t count = j->variants.offsets[v + 1] - j->variants.offsets[v];
-  int64_t layer = count == 1 ? j->variants.layers[j->variants.offsets[v]] : -1;
+  int64_t count;
+  const wm_change_t *changes = wm_variants_changes(&j->variants, v, &count);
+  int64_t layer = count == 1 ? changes->layer : -1;
   wm_table_text(t, label);
   wm_table_float(t, e->perplexity);
   wm_table_float(t, e->delta);

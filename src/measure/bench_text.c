@@ -138,7 +138,7 @@ wm_status_t wm_bench_pass_create(const wm_bench_t *bench, wm_model_t *model,
   wm_status_t status;
   WM_TRY(wm_block_create(&text->blocks, &out->block, err));
   WM_TRY(wm_evaluator_create(model, surrogates, variants, &text->blocks, out->variants,
-                             bench->options->stack_rows, &out->evaluator, err));
+                             bench->options->stack_rows, false, &out->evaluator, err));
   WM_TRY(wm_alloc(&memory, variants->n * text->blocks.max_rows, sizeof(float), "losses", err));
   out->nll = memory;
 cleanup:
@@ -158,7 +158,7 @@ wm_status_t wm_bench_pass_run(void *context, wm_error_t *err) {
   for (int64_t b = 0; b < p->text->blocks.n && status == WM_OK; b++) {
     wm_pulse();
     wm_block_load(&p->text->blocks, p->text->ids, b, &p->block);
-    status = wm_evaluate_block(p->evaluator, &p->block, 1, p->variants, p->nll, err);
+    status = wm_evaluate_block(p->evaluator, &p->block, 1, p->variants, p->nll, NULL, err);
   }
   return status;
 }

@@ -46,6 +46,8 @@ wm_status_t wm_block_create(const wm_blocks_t *blocks, wm_block_t *out, wm_error
   WM_TRY(wm_alloc(&memory, blocks->max_rows, sizeof(int32_t), "a block", err));
   out->targets = memory;
   WM_TRY(wm_alloc(&memory, blocks->max_rows, sizeof(int64_t), "a block", err));
+  out->tokens = memory;
+  WM_TRY(wm_alloc(&memory, blocks->max_rows, sizeof(int64_t), "a block", err));
   out->kept = memory;
   out->batch.starts = out->starts;
 cleanup:
@@ -58,6 +60,7 @@ void wm_block_destroy(wm_block_t *block) {
   free(block->starts);
   free(block->ids);
   free(block->targets);
+  free(block->tokens);
   free(block->kept);
   memset(block, 0, sizeof *block);
 }
@@ -69,6 +72,7 @@ static void load_window(const wm_windows_t *w, int64_t index, const int32_t *ids
   for (int64_t i = 0; i < length; i++) {
     bool predicts = i >= w->first_predicted[index] && i + 1 < length;
     b->targets[b->rows + i] = predicts ? from[i + 1] : -1;
+    b->tokens[b->rows + i] = w->first[index] + i;
     if (i >= w->first_new[index])
       b->kept[b->n_kept++] = b->rows + i;
   }

@@ -141,6 +141,7 @@ wm_status_t wm_check_run(const wm_sweep_t *sweep, wm_model_t *model,
   wm_sweep_options_t o = *options;
   o.parts = NULL;
   o.checkpoint_seconds = 0;
+  o.divergence = false;
   *out = (wm_check_t){.n_variants = sweep->variants->n};
   wm_status_t status = take_sample(sweep->blocks, tokens, out, err);
   WM_TRY(wm_agree(comm->world, status, err));

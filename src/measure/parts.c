@@ -103,6 +103,7 @@ typedef struct {
   int64_t all_cells, all_losses;
   int64_t (*cells)[2];
   float *nll;
+  double (*counts)[WM_PART_COUNTS]; /* [n] */
 } packed_t;
 
 static void count_fresh(const wm_parts_t *p, packed_t *k) {
@@ -122,7 +123,8 @@ static void count_fresh(const wm_parts_t *p, packed_t *k) {
   k->all_losses = all[1];
 }
 
-static wm_status_t pack(const wm_parts_t *p, const float *nll, packed_t *k, wm_error_t *err) {
+static wm_status_t pack(const wm_parts_t *p, const float *nll, const wm_cell_t *counted,
+                        packed_t *k, wm_error_t *err) {
   void *memory;
   wm_status_t status;
   int64_t i = 0, at = 0;
@@ -130,11 +132,18 @@ static wm_status_t pack(const wm_parts_t *p, const float *nll, packed_t *k, wm_e
   k->cells = memory;
   WM_TRY(wm_alloc(&memory, k->losses, sizeof *k->nll, "losses of a part", err));
   k->nll = memory;
+  WM_TRY(wm_alloc(&memory, k->n, sizeof *k->counts, "counts of a part", err));
+  k->counts = memory;
   for (int64_t c = 0; c < p->n_cells; c++) {
     if (!wm_parts_bit(p->fresh, c))
       continue;
     int64_t cell[2] = {c / p->blocks->n, c % p->blocks->n}, n = wm_parts_predictions(p, cell[1]);
     memcpy(k->nll + at, nll + wm_parts_place(p, cell), (size_t)n * sizeof *nll);
+    if (counted != NULL) {
+      const wm_cell_t *own = &counted[c];
+      const double counts[WM_PART_COUNTS] = {own->routed, own->agreed, own->divergence};
+      memcpy(k->counts[i], counts, sizeof counts);
+    }
     memcpy(k->cells[i++], cell, sizeof cell);
     at += n;
   }
@@ -146,6 +155,7 @@ static wm_status_t write_part(const wm_parts_t *p, const packed_t *k, const char
                               wm_error_t *err) {
   wm_h5_t *file = NULL;
   const int64_t dims[2] = {k->all_cells, 2}, offset[2] = {k->first_cell, 0}, count[2] = {k->n, 2};
+  const int64_t counts[2] = {k->all_cells, WM_PART_COUNTS}, own[2] = {k->n, WM_PART_COUNTS};
   wm_status_t status;
   WM_TRY(wm_part_folder(p->comm, p->folder, err));
   WM_TRY(wm_h5_create(p->comm->world, path, &file, err));
@@ -154,6 +164,11 @@ static wm_status_t write_part(const wm_parts_t *p, const packed_t *k, const char
                        "losses of the cells in nats, one cell behind the other", err));
   WM_TRY(wm_h5_write(file, "/cells", H5T_NATIVE_INT64, offset, count, k->cells, err));
   WM_TRY(wm_h5_write(file, "/nll", H5T_NATIVE_FLOAT, &k->first_loss, &k->losses, k->nll, err));
+  WM_TRY(wm_h5_dataset(file, "/counts", H5T_IEEE_F64LE, 2, counts,
+                       "[cell] positions routed, positions whose most likely token is the full "
+                       "model's, sum of KL in nats",
+                       err));
+  WM_TRY(wm_h5_write(file, "/counts", H5T_NATIVE_DOUBLE, offset, own, k->counts, err));
   WM_TRY(wm_h5_set_string(file, "/", "parts_key", p->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "cut", p->cut, err));
   wm_h5_t *whole = file;
@@ -172,7 +187,8 @@ static int64_t free_number(const wm_parts_t *p) {
   return number;
 }
 
-wm_status_t wm_parts_publish(wm_parts_t *p, const float *nll, wm_error_t *err) {
+wm_status_t wm_parts_publish(wm_parts_t *p, const float *nll, const wm_cell_t *cells,
+                             wm_error_t *err) {
   packed_t k = {0};
   char path[WM_PART_PATH_SIZE];
   double start = wm_seconds();
@@ -184,7 +200,7 @@ wm_status_t wm_parts_publish(wm_parts_t *p, const float *nll, wm_error_t *err) {
     return WM_OK;
   int64_t number = free_number(p);
   wm_part_path(p->folder, number, path);
-  WM_TRY(wm_agree(p->comm->world, pack(p, nll, &k, err), err));
+  WM_TRY(wm_agree(p->comm->world, pack(p, nll, cells, &k, err), err));
   WM_TRY(write_part(p, &k, path, err));
   p->next = number + 1;
   p->exist = true;
@@ -194,6 +210,7 @@ wm_status_t wm_parts_publish(wm_parts_t *p, const float *nll, wm_error_t *err) {
 cleanup:
   free(k.cells);
   free(k.nll);
+  free(k.counts);
   return status;
 }
 

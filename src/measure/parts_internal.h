@@ -48,4 +48,7 @@ static inline int64_t wm_parts_place(const wm_parts_t *p, const int64_t cell[2])
   return cell[0] * p->blocks->windows->n_predicted + wm_parts_first_prediction(p, cell[1]);
 }
 
+/* What a cell counts, as a row of /counts. */
+enum { WM_PART_COUNTS = 3 };
+
 #endif

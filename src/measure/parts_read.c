@@ -95,6 +95,12 @@ static wm_status_t open_part(const wm_parts_t *p, const char *path, part_t *part
   if (losses != part->first[part->n])
     return wm_fail(err, WM_INPUT, "%s: /nll has %" PRId64 " losses, its cells take %" PRId64, path,
                    losses, part->first[part->n]);
+  int64_t counts[2];
+  WM_TRY(wm_h5_dims(part->file, "/counts", 2, counts, err));
+  if (counts[0] != part->n || counts[1] != WM_PART_COUNTS)
+    return wm_fail(err, WM_INPUT,
+                   "%s: /counts is [%" PRId64 ", %" PRId64 "], expected [%" PRId64 ", %d]", path,
+                   counts[0], counts[1], part->n, (int)WM_PART_COUNTS);
   WM_TRY(wm_h5_verify(part->file, err));
 cleanup:
   return status;
@@ -142,15 +148,43 @@ static void place_cells(const wm_parts_t *p, const part_t *part, int64_t begin, 
   }
 }
 
-/* Each rank reads a share of the part's cells. Collective. On failure nll is as before: the cells
- * may be computed on another node, and nodes are merged by union of bits. */
-static wm_status_t read_losses(wm_parts_t *p, const part_t *part, float *nll, wm_error_t *err) {
+/* The counts of cells [begin, begin + count) that no earlier part had, or zeros (NULL) again. */
+static void place_counts(const wm_parts_t *p, const part_t *part, int64_t begin, int64_t count,
+                         const double (*from)[WM_PART_COUNTS], wm_cell_t *cells) {
+  for (int64_t i = 0; i < count && cells != NULL; i++) {
+    const int64_t *cell = part->cells[begin + i];
+    if (!wm_parts_has(p, cell[0], cell[1]))
+      cells[wm_parts_cell_of(p, cell[0], cell[1])] =
+          from == NULL ? (wm_cell_t){0} : (wm_cell_t){from[i][0], from[i][1], from[i][2]};
+  }
+}
+
+/* Collective. Those of this rank's share. */
+static wm_status_t read_counts(const wm_parts_t *p, const part_t *part, int64_t begin,
+                               int64_t count, wm_cell_t *cells, wm_error_t *err) {
+  void *buffer;
+  const int64_t offset[2] = {begin, 0}, extent[2] = {count, WM_PART_COUNTS};
+  wm_status_t status =
+      wm_alloc(&buffer, count, WM_PART_COUNTS * sizeof(double), "counts of a part", err);
+  WM_TRY(wm_agree(p->comm->world, status, err));
+  WM_TRY(wm_h5_read(part->file, "/counts", H5T_NATIVE_DOUBLE, offset, extent, buffer, err));
+  place_counts(p, part, begin, count, buffer, cells);
+cleanup:
+  free(buffer);
+  return status;
+}
+
+/* Each rank reads a share of the part's cells. Collective. On failure nll and counts are as before:
+ * the cells may be computed on another node, and nodes are merged by union of bits. */
+static wm_status_t read_losses(wm_parts_t *p, const part_t *part, float *nll, wm_cell_t *cells,
+                               wm_error_t *err) {
   int64_t begin, count, largest;
   void *buffer;
   wm_partition(part->n, p->comm->size, p->comm->rank, &begin, &count);
   int64_t end = begin + count, rounds = count_pieces(part, begin, end, &largest);
   wm_status_t status = wm_alloc(&buffer, largest, sizeof(float), "losses of a part", err);
   WM_TRY(wm_agree(p->comm->world, status, err));
+  WM_TRY(read_counts(p, part, begin, count, cells, err));
   MPI_Allreduce(MPI_IN_PLACE, &rounds, 1, MPI_INT64_T, MPI_MAX, p->comm->world);
   for (int64_t at = begin; rounds > 0; rounds--) {
     int64_t stop = piece_end(part, at, end);
@@ -162,13 +196,15 @@ static wm_status_t read_losses(wm_parts_t *p, const part_t *part, float *nll, wm
   for (int64_t i = 0; i < part->n; i++)
     wm_parts_set_bit(p->done, wm_parts_cell_of(p, part->cells[i][0], part->cells[i][1]));
 cleanup:
-  if (status != WM_OK)
+  if (status != WM_OK) {
     place_cells(p, part, begin, end, NULL, nll);
+    place_counts(p, part, begin, count, NULL, cells);
+  }
   free(buffer);
   return status;
 }
 
-wm_status_t wm_parts_read(wm_parts_t *p, float *nll, wm_error_t *err) {
+wm_status_t wm_parts_read(wm_parts_t *p, float *nll, wm_cell_t *cells, wm_error_t *err) {
   if (p->folder == NULL)
     return WM_OK;
   wm_status_t status = wm_part_list(p->comm, p->folder, &p->used, &p->n_used, err);
@@ -183,7 +219,7 @@ wm_status_t wm_parts_read(wm_parts_t *p, float *nll, wm_error_t *err) {
     wm_part_path(p->folder, p->used[i], path);
     status = open_part(p, path, &part, &why);
     if (status == WM_OK)
-      status = read_losses(p, &part, nll, &why);
+      status = read_losses(p, &part, nll, cells, &why);
     close_part(&part);
     p->exist |= status == WM_OK;
     if (status == WM_OK || status == WM_ENVIRONMENT || part.foreign)

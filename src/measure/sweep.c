@@ -88,6 +88,43 @@ cleanup:
   return status;
 }
 
+/* Sums over the blocks in their order: the same bits for any number of ranks. */
+static wm_sweep_measure_t measure(const wm_sweep_t *s, int64_t v) {
+  const wm_cell_t *cells = (const wm_cell_t *)s->cells.data + v * s->blocks->n;
+  const double n = (double)s->blocks->windows->n_predicted;
+  const int64_t changed = s->variants->offsets[v + 1] - s->variants->offsets[v];
+  wm_cell_t sum = {0};
+  for (int64_t b = 0; b < s->blocks->n; b++) {
+    sum.routed += cells[b].routed;
+    sum.agreed += cells[b].agreed;
+    sum.divergence += cells[b].divergence;
+  }
+  return (wm_sweep_measure_t){.routed = changed > 0 ? sum.routed / (n * (double)changed) : 0,
+                              .divergence = sum.divergence / n,
+                              .agreement = sum.agreed / n};
+}
+
+static double mean_context(const wm_windows_t *w) {
+  double rows = 0, pairs = 0;
+  for (int64_t i = 0; i < w->n; i++) {
+    double n = (double)w->length[i];
+    rows += n;
+    pairs += n * (n + 1) / 2;
+  }
+  return rows > 0 ? pairs / rows : 0;
+}
+
+wm_sweep_flops_t wm_sweep_flops(const wm_sweep_t *s, int64_t variant) {
+  const wm_arch_t *arch = wm_model_arch(s->model);
+  const double context = mean_context(s->blocks->windows), routed = s->measures[variant].routed;
+  const double full = wm_variants_flops(s->variants, 0, arch, context, 0);
+  wm_sweep_flops_t f = {.mlp = wm_variants_mlp_flops(s->variants, variant, arch, routed),
+                        .model = wm_variants_flops(s->variants, variant, arch, context, routed)};
+  f.saved_pct = 100 * (1 - f.model / full);
+  f.saved_body_pct = 100 * (full - f.model) / (full - wm_arch_flops_head(arch));
+  return f;
+}
+
 /* --- the whole sweep ----------------------------------------------------------------------------
  */
 
@@ -98,8 +135,25 @@ static wm_status_t prepare_units(wm_sweep_t *s, wm_unit_kind_t kind, wm_error_t 
   if (status != WM_OK)
     return status;
   s->units = memory;
+  status = wm_alloc(&memory, s->variants->n, sizeof *s->measures, "variants", err);
+  if (status != WM_OK)
+    return status;
+  s->measures = memory;
   s->unit = wm_unit_resolve(w, kind);
   return wm_windows_units(w, s->unit, s->units, &s->n_units, err);
+}
+
+/* Collective. Node-shared losses and counts. */
+static wm_status_t create_results(wm_sweep_t *s, wm_error_t *err) {
+  const int64_t n = s->blocks->windows->n_predicted;
+  wm_status_t status = wm_shared_create(s->comm, s->variants->n * n * (int64_t)sizeof(float),
+                                        "per-token losses", &s->nll, err);
+  status = wm_agree(s->comm->world, status, err);
+  if (status != WM_OK)
+    return status;
+  status = wm_shared_create(s->comm, s->variants->n * s->blocks->n * (int64_t)sizeof(wm_cell_t),
+                            "counts of the cells", &s->cells, err);
+  return wm_agree(s->comm->world, status, err);
 }
 
 wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
@@ -108,13 +162,12 @@ wm_status_t wm_sweep_run(const wm_comm_t *comm, wm_model_t *model,
                          const wm_sweep_options_t *options, const wm_log_t *log, wm_sweep_t *out,
                          wm_error_t *err) {
   *out = (wm_sweep_t){.comm = comm, .model = model, .variants = variants, .blocks = blocks};
-  const int64_t n = blocks->windows->n_predicted;
   wm_status_t status;
   WM_TRY(wm_agree(comm->world, prepare_units(out, options->unit, err), err));
-  status = wm_shared_create(comm, variants->n * n * (int64_t)sizeof(float), "per-token losses",
-                            &out->nll, err);
-  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(create_results(out, err));
   WM_TRY(wm_sweep_evaluate(out, model, surrogates, ids, options, log, err));
+  for (int64_t v = 0; v < variants->n; v++)
+    out->measures[v] = measure(out, v);
   WM_TRY(statistics(out, &options->bootstrap, err));
 cleanup:
   return status;
@@ -149,11 +202,11 @@ wm_status_t wm_sweep_read(const wm_comm_t *comm, const char *path, const wm_mode
   if (status != WM_OK)
     return status;
   WM_TRY(wm_agree(comm->world, prepare_units(out, options->unit, err), err));
-  status =
-      wm_shared_create(comm, variants->n * blocks->windows->n_predicted * (int64_t)sizeof(float),
-                       "per-token losses", &out->nll, err);
-  WM_TRY(wm_agree(comm->world, status, err));
+  WM_TRY(create_results(out, err));
   WM_TRY(read_losses(out, file, err));
+  WM_TRY(wm_sweep_read_cells(out, file, err));
+  for (int64_t v = 0; v < variants->n; v++)
+    out->measures[v] = measure(out, v);
   WM_TRY(statistics(out, &options->bootstrap, err));
 cleanup:
   wm_h5_close(file);
@@ -162,6 +215,8 @@ cleanup:
 
 void wm_sweep_destroy(wm_sweep_t *sweep) {
   wm_shared_destroy(&sweep->nll);
+  wm_shared_destroy(&sweep->cells);
+  free(sweep->measures);
   free(sweep->units);
   free(sweep->effects);
   memset(sweep, 0, sizeof *sweep);

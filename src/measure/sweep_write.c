@@ -1,6 +1,6 @@
 /* sweep.h5: the datasets of a sweep. */
+#include "sweep_internal.h"
 #include "wanamaker/base/mem.h"
-#include "wanamaker/measure/sweep.h"
 
 #include <math.h>
 #include <string.h>
@@ -105,7 +105,7 @@ typedef struct {
   double threshold, mean_nll, ppl, delta_pct, low, high, unpaired_low, unpaired_high;
   double p_two_sided, p_holm, p_bh;
   int32_t beats_full;
-  double routed_fraction, mlp_flops, flops;
+  double routed_fraction, mlp_flops, flops, saved_pct, saved_body_pct, kl, top1_agreement;
 } variant_row_t;
 
 #define FIELD(name, type)                                                                          \
@@ -144,6 +144,10 @@ static hid_t variant_type(void) {
       FIELD(routed_fraction, H5T_NATIVE_DOUBLE),
       FIELD(mlp_flops, H5T_NATIVE_DOUBLE),
       FIELD(flops, H5T_NATIVE_DOUBLE),
+      FIELD(saved_pct, H5T_NATIVE_DOUBLE),
+      FIELD(saved_body_pct, H5T_NATIVE_DOUBLE),
+      FIELD(kl, H5T_NATIVE_DOUBLE),
+      FIELD(top1_agreement, H5T_NATIVE_DOUBLE),
   };
   bool failed = false;
   for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
@@ -155,13 +159,12 @@ static hid_t variant_type(void) {
   return failed ? -1 : type;
 }
 
-static void fill_variant(const wm_sweep_t *s, int64_t v, double context, variant_row_t *row) {
-  const wm_arch_t *arch = wm_model_arch(s->model);
+static void fill_variant(const wm_sweep_t *s, int64_t v, variant_row_t *row) {
   const wm_effect_t *e = &s->effects[v];
-  int64_t replaced = s->variants->offsets[v + 1] - s->variants->offsets[v];
+  const wm_sweep_measure_t *m = &s->measures[v];
+  const wm_sweep_flops_t flops = wm_sweep_flops(s, v);
   *row = (variant_row_t){.id = (int32_t)v,
-                         .gate = "none",
-                         .threshold = NAN,
+                         .threshold = wm_variants_threshold(s->variants, v),
                          .mean_nll = e->mean_nll,
                          .ppl = e->perplexity,
                          .delta_pct = e->delta,
@@ -173,26 +176,20 @@ static void fill_variant(const wm_sweep_t *s, int64_t v, double context, variant
                          .p_holm = e->p_holm,
                          .p_bh = e->p_bh,
                          .beats_full = e->beats_full,
-                         .routed_fraction = replaced > 0 ? 1 : 0,
-                         .mlp_flops = wm_variants_mlp_flops(s->variants, v, arch),
-                         .flops = wm_variants_flops(s->variants, v, arch, context)};
+                         .routed_fraction = m->routed,
+                         .mlp_flops = flops.mlp,
+                         .flops = flops.model,
+                         .saved_pct = flops.saved_pct,
+                         .saved_body_pct = flops.saved_body_pct,
+                         .kl = m->divergence,
+                         .top1_agreement = m->agreement};
   wm_variants_label(s->variants, v, row->layers, sizeof row->layers);
-  strcpy(row->path, v == 0 ? "full" : "surrogate");
-}
-
-static double mean_context(const wm_windows_t *w) {
-  double rows = 0, pairs = 0;
-  for (int64_t i = 0; i < w->n; i++) {
-    double n = (double)w->length[i];
-    rows += n;
-    pairs += n * (n + 1) / 2;
-  }
-  return rows > 0 ? pairs / rows : 0;
+  wm_variants_gate_label(s->variants, v, row->gate, sizeof row->gate);
+  strcpy(row->path, v == 0 ? "full" : wm_variants_is_routed(s->variants, v) ? "gate" : "surrogate");
 }
 
 static wm_status_t write_variants(const wm_sweep_t *s, wm_h5_t *file, wm_error_t *err) {
   const int64_t n = s->variants->n;
-  double context = mean_context(s->blocks->windows);
   void *rows = NULL;
   hid_t type = variant_type();
   wm_status_t status = type < 0 ? wm_fail(err, WM_ENVIRONMENT, "cannot make an HDF5 type") : WM_OK;
@@ -200,7 +197,7 @@ static wm_status_t write_variants(const wm_sweep_t *s, wm_h5_t *file, wm_error_t
     status = wm_alloc(&rows, n, sizeof(variant_row_t), "variants", err);
   WM_TRY(wm_agree(s->comm->world, status, err));
   for (int64_t v = 0; v < n; v++)
-    fill_variant(s, v, context, (variant_row_t *)rows + v);
+    fill_variant(s, v, (variant_row_t *)rows + v);
   WM_TRY(write_column(file, "/variants", type, type, n, 0, s->comm->rank == 0 ? n : 0, rows,
                       "[variant] what is measured: layers that take the path, perplexity, cost "
                       "in percent with its paired-bootstrap interval, p-values, and operations "
@@ -237,6 +234,7 @@ wm_status_t wm_sweep_write(const wm_sweep_t *s, const int32_t *ids, wm_h5_t *fil
   WM_TRY(write_tokens(s, ids, file, err));
   WM_TRY(write_losses(s, file, err));
   WM_TRY(write_variants(s, file, err));
+  WM_TRY(wm_sweep_write_cells(s, file, err));
   WM_TRY(write_column(file, "/blocks/first_window", H5T_STD_I64LE, H5T_NATIVE_INT64, blocks, 0,
                       s->comm->rank == 0 ? blocks : 0, s->blocks->first_window,
                       "[block + 1] first window of each block of work", err));

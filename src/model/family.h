@@ -112,5 +112,14 @@ void wm_block_free_linears(wm_layer_t *layer);
 /* head.c: the head's products, one per tile of the vocabulary. */
 wm_status_t wm_head_create(wm_model_t *model, wm_error_t *err);
 void wm_head_free(wm_model_t *model);
+/* Entries of the vocabulary in tile t. */
+int64_t wm_head_width(const wm_model_t *model, int64_t t);
+/* WM_INPUT if a target is no token of the model; -1 is none. */
+wm_status_t wm_head_check_targets(const wm_model_t *model, const int32_t *targets, int64_t rows,
+                                  wm_error_t *err);
+/* workspace->logits <- tile t of the vocabulary for one tile of padded, normed rows, of which `rows` are
+ * wanted. */
+wm_status_t wm_head_logits(wm_model_t *model, int64_t t, const float *x, int64_t rows,
+                           wm_workspace_t *workspace, wm_error_t *err);
 
 #endif

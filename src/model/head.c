@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <string.h>
 
-static int64_t tile_width(const wm_model_t *m, int64_t tile) {
+int64_t wm_head_width(const wm_model_t *m, int64_t tile) {
   int64_t rest = m->arch.vocab_size - tile * m->options.tile_vocab;
   return rest < m->options.tile_vocab ? rest : m->options.tile_vocab;
 }
@@ -23,8 +23,8 @@ static int64_t gather_targets(const int32_t *targets, int64_t rows, int64_t tile
   return n;
 }
 
-static wm_status_t check_targets(const wm_model_t *m, const int32_t *targets, int64_t rows,
-                                 wm_error_t *err) {
+wm_status_t wm_head_check_targets(const wm_model_t *m, const int32_t *targets, int64_t rows,
+                                  wm_error_t *err) {
   for (int64_t i = 0; i < rows; i++)
     if (targets[i] >= m->arch.vocab_size)
       return wm_fail(err, WM_INPUT, "target %lld is token %d, but the model has %lld tokens",
@@ -32,15 +32,13 @@ static wm_status_t check_targets(const wm_model_t *m, const int32_t *targets, in
   return WM_OK;
 }
 
-/* ws->logits <- tile t of the vocabulary for the padded rows in ws->final, of which `rows` are
- * wanted. */
-static wm_status_t logits_tile(wm_model_t *m, int64_t t, int64_t rows, wm_workspace_t *ws,
-                               wm_error_t *err) {
+wm_status_t wm_head_logits(wm_model_t *m, int64_t t, const float *x, int64_t rows,
+                           wm_workspace_t *ws, wm_error_t *err) {
   double start = wm_profile_start(m->profile);
   int64_t height = wm_gemm_padded(m->tiles, m->options.tile_rows, rows);
-  wm_status_t status = wm_linear_apply(m->head_tiles[t], ws->final, height, ws->logits, err);
+  wm_status_t status = wm_linear_apply(m->head_tiles[t], x, height, ws->logits, err);
   wm_profile_stop(m->profile, WM_KERNEL_HEAD, start,
-                  2.0 * (double)rows * (double)(tile_width(m, t) * m->arch.d_model), 0);
+                  2.0 * (double)rows * (double)(wm_head_width(m, t) * m->arch.d_model), 0);
   return status;
 }
 
@@ -48,19 +46,19 @@ wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const 
                          double *nll, wm_workspace_t *ws, wm_error_t *err) {
   wm_status_t status;
   int64_t next = 0, n;
-  WM_TRY(check_targets(model, targets, rows, err));
+  WM_TRY(wm_head_check_targets(model, targets, rows, err));
   while ((n = gather_targets(targets, rows, model->options.tile_rows, &next, ws)) > 0) {
     wm_block_norm(model, &model->final_norm, h, ws->rows, n, ws->final);
     wm_block_pad(model, ws->final, n, model->arch.d_model);
     wm_log_sum_init(ws->log_sums, n);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
       wm_pulse();
-      WM_TRY(logits_tile(model, t, n, ws, err));
+      WM_TRY(wm_head_logits(model, t, ws->final, n, ws, err));
       double start = wm_profile_start(model->profile);
       wm_log_sum_add(ws->log_sums, ws->logits, n, t * model->options.tile_vocab,
-                     tile_width(model, t), ws->targets);
+                     wm_head_width(model, t), ws->targets);
       wm_profile_stop(model->profile, WM_KERNEL_LOG_SUM, start, 0,
-                      4.0 * (double)(n * tile_width(model, t)));
+                      4.0 * (double)(n * wm_head_width(model, t)));
     }
     for (int64_t i = 0; i < n; i++)
       nll[ws->rows[i]] = wm_log_sum_nll(&ws->log_sums[i]);
@@ -78,8 +76,8 @@ wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, flo
     wm_block_norm(model, &model->final_norm, h + first * d, NULL, n, ws->final);
     wm_block_pad(model, ws->final, n, d);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {
-      int64_t width = tile_width(model, t);
-      WM_TRY(logits_tile(model, t, n, ws, err));
+      int64_t width = wm_head_width(model, t);
+      WM_TRY(wm_head_logits(model, t, ws->final, n, ws, err));
       for (int64_t i = 0; i < n; i++)
         memcpy(logits + (first + i) * v + t * model->options.tile_vocab, ws->logits + i * width,
                (size_t)width * sizeof *logits);
@@ -100,7 +98,7 @@ wm_status_t wm_head_create(wm_model_t *model, wm_error_t *err) {
   for (int64_t t = 0; t < count; t++) {
     wm_weight_t weight = model->head;
     weight.data = (const char *)weight.data + t * width * d * wm_dtype_size(weight.dtype);
-    WM_TRY(wm_linear_create_typed(&model->head_tiles[t], d, tile_width(model, t), &weight, NULL,
+    WM_TRY(wm_linear_create_typed(&model->head_tiles[t], d, wm_head_width(model, t), &weight, NULL,
                                   WM_ACT_NONE, model->options.tile_rows, model->options.compute,
                                   &model->scratch, err));
   }

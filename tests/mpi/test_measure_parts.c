@@ -176,13 +176,13 @@ static void write_part(const wm_comm_t *comm, const char *dir, uint64_t key, int
   OK(wm_alloc(&memory, S.losses, sizeof(float), "losses", err));
   float *nll = memory;
   OK(wm_parts_create(comm, &S.blocks, S.variants.n, dir, key, NULL, &p, err));
-  OK(wm_parts_read(p, nll, err)); /* learns which numbers are taken */
+  OK(wm_parts_read(p, nll, NULL, err)); /* learns which numbers are taken */
   for (int64_t i = 0; i < S.losses; i++)
     nll[i] = S.expected[i] + mark;
   for (int64_t c = phase; c < S.cells; c += stride)
     if (c / stride % comm->size == comm->rank)
       wm_parts_add(p, c / S.blocks.n, block_of(c));
-  OK(wm_parts_publish(p, nll, err));
+  OK(wm_parts_publish(p, nll, NULL, err));
   wm_parts_free(p);
   free(nll);
 }
@@ -207,6 +207,11 @@ static void forge_part(const char *path, const char *like, const int64_t (*cells
   OK(wm_h5_dataset(file, "/nll", H5T_IEEE_F32LE, 1, &losses, "losses", err));
   OK(wm_h5_write(file, "/cells", H5T_NATIVE_INT64, zero, count, cells, err));
   OK(wm_h5_write(file, "/nll", H5T_NATIVE_FLOAT, zero, &own, memory, err));
+  double counts[3 * 8] = {0};
+  assert_true(n <= 8);
+  dims[1] = count[1] = 3;
+  OK(wm_h5_dataset(file, "/counts", H5T_IEEE_F64LE, 2, dims, "counts", err));
+  OK(wm_h5_write(file, "/counts", H5T_NATIVE_DOUBLE, zero, count, counts, err));
   OK(wm_h5_set_string(file, "/", "parts_key", key, err));
   OK(wm_h5_set_string(file, "/", "cut", cut_text, err));
   OK(wm_h5_publish(file, err));
@@ -551,29 +556,34 @@ static void more_ranks_than_blocks(void **state) {
 static void memory_bounds_stack_then_group_then_block(void **state) {
   (void)state;
   int64_t most = S.variants.n - 1, rows = 8 * BLOCK, variants = most;
-  const int64_t all = wm_evaluator_bytes(S.model, &S.blocks, most, rows);
-  const int64_t low = wm_evaluator_bytes(S.model, &S.blocks, most, BLOCK);
-  const int64_t least = wm_evaluator_bytes(S.model, &S.blocks, 1, BLOCK);
+  const int64_t all = wm_evaluator_bytes(S.model, &S.blocks, most, rows, false);
+  const int64_t low = wm_evaluator_bytes(S.model, &S.blocks, most, BLOCK, false);
+  const int64_t least = wm_evaluator_bytes(S.model, &S.blocks, 1, BLOCK, false);
   wm_error_t why = {0};
   assert_true(least < low && low < all);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, all, &variants, &rows, &why), WM_OK);
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, all, false, &variants, &rows, &why), WM_OK);
   assert_true(variants == most && rows == 8 * BLOCK);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, all - 1, &variants, &rows, &why), WM_OK);
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, all - 1, false, &variants, &rows, &why),
+                   WM_OK);
   assert_true(variants == most && rows < 8 * BLOCK);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, low - 1, &variants, &rows, &why), WM_OK);
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, low - 1, false, &variants, &rows, &why),
+                   WM_OK);
   assert_true(variants < most && variants >= 1);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, least, &variants, &rows, &why), WM_OK);
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, least, false, &variants, &rows, &why),
+                   WM_OK);
   assert_int_equal(variants, 1);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, least - 1, &variants, &rows, &why),
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, least - 1, false, &variants, &rows, &why),
                    WM_USAGE);
   const char *at = strstr(why.message, "compute.block_tokens = ");
   assert_non_null(at);
   int64_t tokens = atoll(at + strlen("compute.block_tokens = "));
   wm_blocks_t smaller;
   OK(wm_blocks_create(&S.evaluation, tokens, &smaller, err));
-  assert_int_equal(wm_evaluator_fit(S.model, &smaller, least - 1, &variants, &rows, &why), WM_OK);
+  assert_int_equal(wm_evaluator_fit(S.model, &smaller, least - 1, false, &variants, &rows, &why),
+                   WM_OK);
   wm_blocks_destroy(&smaller);
-  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, 1000, &variants, &rows, &why), WM_USAGE);
+  assert_int_equal(wm_evaluator_fit(S.model, &S.blocks, 1000, false, &variants, &rows, &why),
+                   WM_USAGE);
   assert_non_null(strstr(why.message, "longest window"));
   /* the fit's */
   wm_fit_options_t o = fit_options(NULL);
@@ -626,7 +636,7 @@ static void stop_leaves_a_part(void **state) {
   void *memory = NULL;
   OK(wm_alloc(&memory, S.losses, sizeof(float), "losses", err));
   OK(wm_parts_create(S.self, &S.blocks, S.variants.n, dir, KEY, NULL, &p, err));
-  OK(wm_parts_read(p, memory, err));
+  OK(wm_parts_read(p, memory, NULL, err));
   assert_true(wm_parts_losses(p) < S.losses);
   for (int64_t c = 0; c < S.cells; c++) {
     int64_t n, at = place(c, &n);
@@ -651,9 +661,10 @@ static void stop_leaves_a_unit(void **state) {
   assert_true(wm_stop_requested());
   OK(wm_block_create(&S.blocks, &block, err));
   OK(wm_alloc(&nll, 2 * S.blocks.max_rows, sizeof(float), "losses", err));
-  OK(wm_evaluator_create(S.alone, S.surrogates_alone, &S.variants, &S.blocks, 1, BLOCK, &e, err));
+  OK(wm_evaluator_create(S.alone, S.surrogates_alone, &S.variants, &S.blocks, 1, BLOCK, false, &e,
+                         err));
   wm_block_load(&S.blocks, S.ids, 0, &block);
-  assert_int_equal(wm_evaluate_block(e, &block, 1, 1, nll, &why), WM_STOPPED);
+  assert_int_equal(wm_evaluate_block(e, &block, 1, 1, nll, NULL, &why), WM_STOPPED);
   wm_evaluator_free(e);
   wm_block_destroy(&block);
   free(nll);

@@ -422,10 +422,10 @@ static void stacked_branches_equal_single_models(void **state) {
   /* stacks of one, two and all slots */
   for (int64_t rows = BLOCK; rows <= 16 * BLOCK; rows *= 4) {
     wm_evaluator_t *e = NULL;
-    OK(wm_evaluator_create(model, surrogates, &v, blocks, v.n - 1, rows, &e, err));
+    OK(wm_evaluator_create(model, surrogates, &v, blocks, v.n - 1, rows, false, &e, err));
     for (int64_t b = 0; b < blocks->n; b += blocks->n - 1) {
       wm_block_load(blocks, S.ids, b, &block);
-      OK(wm_evaluate_block(e, &block, 1, v.n - 1, nll, err));
+      OK(wm_evaluate_block(e, &block, 1, v.n - 1, nll, NULL, err));
       for (int64_t variant = 0; variant < v.n; variant++) {
         alone(model, surrogates, &v, variant, &block, ws, one);
         for (int64_t r = 0, p = 0; r < block.rows; r++)

@@ -60,9 +60,9 @@ static void counts_operations(void **state) {
       .n_layers = 3, .d_model = 10, .d_mlp = 40, .n_heads = 2, .d_head = 5, .vocab_size = 100};
   assert_int_equal(wm_variants_create(&v, &err), WM_OK);
   assert_int_equal(wm_variants_add(&v, (int64_t[]){0, 2}, 2, 3, &err), WM_OK);
-  assert_true(wm_variants_mlp_flops(&v, 0, &arch) == 3 * 4.0 * 10 * 40);
-  assert_true(wm_variants_mlp_flops(&v, 1, &arch) == 4.0 * 10 * 40 + 2 * 2.0 * 10 * 10);
-  assert_true(wm_variants_flops(&v, 0, &arch, 4) - wm_variants_flops(&v, 1, &arch, 4) ==
+  assert_true(wm_variants_mlp_flops(&v, 0, &arch, 0) == 3 * 4.0 * 10 * 40);
+  assert_true(wm_variants_mlp_flops(&v, 1, &arch, 1) == 4.0 * 10 * 40 + 2 * 2.0 * 10 * 10);
+  assert_true(wm_variants_flops(&v, 0, &arch, 4, 0) - wm_variants_flops(&v, 1, &arch, 4, 1) ==
               2 * (4.0 * 10 * 40 - 2.0 * 10 * 10));
   wm_variants_destroy(&v);
 }

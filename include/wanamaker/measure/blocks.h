@@ -33,6 +33,7 @@ typedef struct {
   int64_t *starts;  /* [sequences + 1], what batch.starts points to */
   int32_t *ids;     /* [rows] */
   int32_t *targets; /* [rows] id predicted at the row, or -1 where nothing is */
+  int64_t *tokens;  /* [rows] the row's token: its index into the corpus's ids */
   int64_t *kept;    /* [n_kept] rows of new positions: those that a fit uses */
   int64_t n_kept;
   int64_t first_prediction, n_predictions; /* the block's place among all predictions */

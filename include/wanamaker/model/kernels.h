@@ -94,4 +94,36 @@ void wm_log_sum_add(wm_log_sum_t *state, const float *logits, int64_t rows, int6
 /* log(sum) + max - target's logit. */
 double wm_log_sum_nll(const wm_log_sum_t *state);
 
+/* How far the distributions of some rows ("followers") are from that of another one (their
+ * "leader") at the same position, logits coming in tiles of the vocabulary. With f and g the
+ * leader's and a follower's logits and m the leader's running maximum,
+ *     KL(leader || follower) = sum p_f (log p_f - log p_g)
+ *                            = (S_f - S_g) / sum e^(f - m) + lse(g) - lse(f),
+ *     S_g = sum e^(f - m) (g - m),
+ * so that a tile of the leader is kept as its weights e^(f - m) alone. Products are float32, sums
+ * float64. */
+typedef struct {
+  wm_log_sum_t loss; /* the same bits as without comparison */
+  double cross;      /* S of the row, at the leader's maximum */
+  float best;        /* largest logit so far, and its first place */
+  int32_t top;       /* -1: none yet */
+} wm_compare_t;
+
+/* What a tile of the leader does to sums that were made at its earlier maximum. */
+typedef struct {
+  double max;           /* now */
+  double factor, shift; /* S <- factor (S + shift) */
+} wm_compare_move_t;
+
+void wm_compare_init(wm_compare_t *state, int64_t rows);
+/* Takes in a tile logits[width] of the leader; first and target as in wm_log_sum_add. weights
+ * [width] <- e^(f - m). On the calling thread, like the next one. */
+void wm_compare_lead(wm_compare_t *leader, const float *logits, int64_t first, int64_t width,
+                     int32_t target, float *weights, wm_compare_move_t *move);
+/* The same tile of a follower, after the leader's. */
+void wm_compare_follow(wm_compare_t *follower, const float *logits, int64_t first, int64_t width,
+                       int32_t target, const float *weights, const wm_compare_move_t *move);
+/* KL(leader || follower) in nats once all tiles have come. */
+double wm_compare_divergence(const wm_compare_t *leader, const wm_compare_t *follower);
+
 #endif

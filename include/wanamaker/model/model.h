@@ -132,6 +132,27 @@ wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_
 wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
                          double *nll, wm_workspace_t *workspace, wm_error_t *err);
 
+/* Scratch memory of wm_model_compare for at most max_slots hidden states of at most max_rows rows:
+ * 40 bytes for each of them all, and a float for each row and entry of a tile of the vocabulary.
+ * Not collective; NULL may be freed. */
+typedef struct wm_comparison wm_comparison_t;
+wm_status_t wm_comparison_create(const wm_model_t *model, int64_t max_slots, int64_t max_rows,
+                                 wm_comparison_t **out, wm_error_t *err);
+void wm_comparison_free(wm_comparison_t *comparison);
+/* Bytes that it takes. */
+int64_t wm_comparison_bytes(const wm_model_t *model, int64_t max_slots, int64_t max_rows);
+
+/* Several hidden states h: [slots, rows, D] of the same positions, n of which have a target:
+ *   nll         [slots, n]  (float)(what wm_model_nll yields), same bits, packed
+ *   divergence  [slots]     sum over the n positions of KL(slot 0 || slot), nats
+ *   agreed      [slots]     positions at which the slot's most likely token is that of slot 0
+ * [N, V] is never stored (kernels.h, wm_compare_t). h is overwritten. WM_STOPPED after a stop
+ * request. */
+wm_status_t wm_model_compare(wm_model_t *model, wm_comparison_t *comparison, float *h,
+                             int64_t slots, int64_t rows, const int32_t *targets, float *nll,
+                             double *divergence, int64_t *agreed, wm_workspace_t *workspace,
+                             wm_error_t *err);
+
 /* h[i] += y[i], i < count: a layer's output on the residual stream. */
 void wm_model_add(const wm_model_t *model, float *h, const float *y, int64_t count);
 
