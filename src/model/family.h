@@ -117,8 +117,8 @@ int64_t wm_head_width(const wm_model_t *model, int64_t t);
 /* WM_INPUT if a target is no token of the model; -1 is none. */
 wm_status_t wm_head_check_targets(const wm_model_t *model, const int32_t *targets, int64_t rows,
                                   wm_error_t *err);
-/* workspace->logits <- tile t of the vocabulary for one tile of padded, normed rows, of which `rows` are
- * wanted. */
+/* workspace->logits <- tile t of the vocabulary for one tile of padded, normed rows, of which
+ * `rows` are wanted. */
 wm_status_t wm_head_logits(wm_model_t *model, int64_t t, const float *x, int64_t rows,
                            wm_workspace_t *workspace, wm_error_t *err);
 
