@@ -2,6 +2,7 @@
  */
 #include "inputs.h"
 #include "stages.h"
+#include "sweep_variants.h"
 
 #include <stddef.h>
 
@@ -11,8 +12,9 @@ enum { ROLES = 1 << WM_ROLE_FIT | 1 << WM_ROLE_VALIDATION | 1 << WM_ROLE_EVALUAT
 static wm_status_t later_stages(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
   bool complete = false;
-  wm_status_t status =
-      wm_inputs_open(run, ROLES, 1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
+  const unsigned gates = wm_sweep_has_gates(run) ? 1u << WM_ROLE_GATES : 0;
+  wm_status_t status = wm_inputs_open(run, ROLES | gates,
+                                      1u << WM_ROLE_FIT | 1u << WM_ROLE_EVALUATION, &inputs, err);
   if (status == WM_OK)
     status = wm_stage_fit(&inputs, &complete, err);
   if (status == WM_OK && run->dry_run && !complete) {

@@ -96,6 +96,13 @@ const wm_schema_t wm_settings[] = {
      "most variants evaluated on one trunk; 0: chosen, at most 64, fewer where that keeps ranks "
      "busy "
      "or units short"},
+    {"sweep.gates", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
+     "measure the gates of gates.h5, too, if it is there (job gate)"},
+    {"sweep.gate_kinds", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_SWEEP,
+     "which of them: kinds separated by blanks (linear pca component norm max_abs kurtosis random "
+     "oracle), selected for those that were chosen for their layer, or all"},
+    {"sweep.thresholds", WM_SETTING_FLOATS, "[]", 0, 1, NULL, WM_JOB_SWEEP,
+     "further thresholds of p_linear at which every gate with a score is measured, beside its own"},
     {"sweep.divergence", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
      "measure, beside the losses, the Kullback-Leibler divergence from the full model and how "
      "often "

@@ -4,6 +4,7 @@
 #include "inputs.h"
 #include "losses.h"
 #include "stages.h"
+#include "sweep_variants.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
@@ -20,101 +21,12 @@ typedef struct {
   const wm_inputs_t *in;
   const wm_text_t *text;
   wm_surrogates_t *surrogates;
+  wm_gates_t *gates; /* NULL: none are measured */
   wm_variants_t variants;
   wm_sweep_options_t options;
   wm_check_t check; /* against float32, unless products are; n = 0: none */
   char path[WM_PATH_SIZE], surrogates_path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
 } job_t;
-
-/* --- variants -----------------------------------------------------------------------------------
- */
-
-/* Layers that have a surrogate, or will have one, and where. */
-typedef struct {
-  const int64_t *layers;
-  int64_t n, n_layers; /* of them, of the model */
-  const char *where;
-} available_t;
-
-static wm_status_t need_surrogate(const available_t *have, const char *key, const int64_t *layers,
-                                  int64_t n, wm_error_t *err) {
-  for (int64_t i = 0; i < n; i++) {
-    bool found = false;
-    for (int64_t k = 0; k < have->n; k++)
-      found |= have->layers[k] == layers[i];
-    if (!found)
-      return wm_fail(err, WM_USAGE, "%s: layer %" PRId64 " has no surrogate in %s", key, layers[i],
-                     have->where);
-  }
-  return WM_OK;
-}
-
-static int64_t smallest(const int64_t *layers, int64_t n) {
-  int64_t least = layers[0];
-  for (int64_t i = 1; i < n; i++)
-    least = layers[i] < least ? layers[i] : least;
-  return least;
-}
-
-/* Adds the joint sets whose first layer is `layer`. */
-static wm_status_t add_joint(const wm_config_t *config, const available_t *have, int64_t layer,
-                             wm_variants_t *variants, wm_error_t *err) {
-  const int64_t *offsets;
-  int64_t count;
-  const int64_t *sets = wm_config_lists(config, "sweep.joint", &offsets, &count);
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t *set = sets + offsets[i];
-    int64_t n = offsets[i + 1] - offsets[i];
-    if (smallest(set, n) != layer)
-      continue;
-    wm_status_t status = need_surrogate(have, "sweep.joint", set, n, err);
-    if (status == WM_OK)
-      status = wm_variants_add(variants, set, n, have->n_layers, err);
-    if (status != WM_OK)
-      return wm_error_prefix(err, "sweep.joint");
-  }
-  return WM_OK;
-}
-
-/* Single layers and joint sets, in the order of their first changed layer. */
-static wm_status_t make_variants(const wm_config_t *c, const available_t *have,
-                                 wm_variants_t *variants, wm_error_t *err) {
-  const int64_t n_layers = have->n_layers;
-  int64_t count, n, total;
-  const int64_t *offsets;
-  const int64_t *given = wm_config_ints(c, "sweep.layers", &count);
-  const int64_t *sets = wm_config_lists(c, "sweep.joint", &offsets, &total);
-  bool single = wm_config_bool(c, "sweep.single");
-  if (!single && count > 0)
-    return wm_fail(err, WM_USAGE,
-                   "sweep.layers names layers to measure alone, but sweep.single is false");
-  void *memory;
-  wm_status_t status = wm_alloc(&memory, n_layers, sizeof(int64_t), "layers", err);
-  if (status != WM_OK)
-    return status;
-  int64_t *layers = memory;
-  WM_TRY(wm_variants_create(variants, err));
-  WM_TRY(wm_layer_list("sweep.layers", count > 0 ? given : have->layers,
-                       count > 0 ? count : have->n, n_layers, layers, &n, err));
-  if (single)
-    WM_TRY(need_surrogate(have, "sweep.layers", layers, n, err));
-  for (int64_t i = 0; i < (total > 0 ? offsets[total] : 0); i++)
-    if (sets[i] >= n_layers) {
-      status = wm_fail(err, WM_USAGE,
-                       "sweep.joint: layer %" PRId64 " does not exist; the model has layers 0 to "
-                       "%" PRId64,
-                       sets[i], n_layers - 1);
-      goto cleanup;
-    }
-  for (int64_t l = 0, next = 0; l < n_layers; l++) {
-    if (single && next < n && layers[next] == l)
-      WM_TRY(wm_variants_add(variants, &layers[next++], 1, n_layers, err));
-    WM_TRY(add_joint(c, have, l, variants, err));
-  }
-cleanup:
-  free(memory);
-  return status;
-}
 
 /* --- table --------------------------------------------------------------------------------------
  */
@@ -452,14 +364,14 @@ static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
 wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err) {
   int64_t count;
   const int64_t *given = wm_config_ints(run->config, "fit.layers", &count);
-  available_t have = {.n_layers = arch->n_layers, .where = "what is to be fitted (fit.layers)"};
+  wm_available_t have = {.n_layers = arch->n_layers, .where = "what is to be fitted (fit.layers)"};
   wm_variants_t variants = {0};
   void *layers = NULL;
   wm_status_t status;
   WM_TRY(wm_alloc(&layers, arch->n_layers, sizeof(int64_t), "layers", err));
   WM_TRY(wm_layer_list("fit.layers", given, count, arch->n_layers, layers, &have.n, err));
   have.layers = layers;
-  WM_TRY(make_variants(run->config, &have, &variants, err));
+  WM_TRY(wm_sweep_variants(run->config, &have, &variants, err));
 cleanup:
   wm_variants_destroy(&variants);
   free(layers);
@@ -474,9 +386,11 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
   WM_TRY(wm_output_path(run, "surrogates.h5", j.surrogates_path, err));
   WM_TRY(wm_output_path(run, "sweep.parts", j.parts, err));
   WM_TRY(open_surrogates(&j, err));
-  available_t have = {.n_layers = wm_model_arch(in->model)->n_layers, .where = j.surrogates_path};
+  WM_TRY(wm_sweep_gates(in, j.surrogates, &j.gates, err));
+  wm_available_t have = {
+      .n_layers = wm_model_arch(in->model)->n_layers, .where = j.surrogates_path, .gates = j.gates};
   have.layers = wm_surrogates_layers(j.surrogates, &have.n);
-  WM_TRY(wm_agree(run->comm->world, make_variants(run->config, &have, &j.variants, err), err));
+  WM_TRY(wm_agree(run->comm->world, wm_sweep_variants(run->config, &have, &j.variants, err), err));
   wm_sweep_plan_t plan;
   WM_TRY(wm_agree(
       run->comm->world,
@@ -498,6 +412,7 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *in, wm_error_t *err) {
 cleanup:
   wm_check_destroy(&j.check);
   wm_variants_destroy(&j.variants);
+  wm_gates_free(j.gates);
   wm_surrogates_close(j.surrogates);
   return status;
 }
@@ -509,9 +424,10 @@ wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err) {
     status = wm_tokens_current(run, err);
   if (status != WM_OK)
     return status;
-  /* The fit's ranges are opened too: the evaluation must not share tokens with them. */
+  /* The ranges of fit and gates are opened too: the evaluation must not share tokens with them. */
   unsigned fit = 1u << WM_ROLE_FIT | 1u << WM_ROLE_VALIDATION, own = 1u << WM_ROLE_EVALUATION;
-  status = wm_inputs_open(run, fit | own, own, &inputs, err);
+  unsigned gates = wm_sweep_has_gates(run) ? 1u << WM_ROLE_GATES : 0;
+  status = wm_inputs_open(run, fit | gates | own, own, &inputs, err);
   if (status == WM_OK)
     status = wm_stage_sweep(&inputs, err);
   wm_inputs_close(&inputs);
