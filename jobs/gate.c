@@ -202,6 +202,9 @@ static wm_status_t fit_gates(job_t *j, const wm_sweep_t *fit, const wm_sweep_t *
   WM_TRY(wm_gate_ends_write(j->ends, j->n_layers, run->comm, file, err));
   WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(j->in->model, err), err));
   WM_TRY(wm_stage_describe(j->in, file, "gate", key, err));
+  char surrogates[WM_STAGE_KEY_SIZE];
+  wm_hash_text(wm_surrogates_fingerprint(j->surrogates), surrogates);
+  WM_TRY(wm_h5_set_string(file, "/", "surrogates_fingerprint", surrogates, err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));

@@ -103,7 +103,7 @@ const wm_schema_t wm_settings[] = {
      "oracle), selected for those that were chosen for their layer, or all"},
     {"sweep.thresholds", WM_SETTING_FLOATS, "[]", 0, 1, NULL, WM_JOB_SWEEP,
      "further thresholds of p_linear at which every gate with a score is measured, beside its own"},
-    {"sweep.divergence", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
+    {"sweep.divergence", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, EVALUATING,
      "measure, beside the losses, the Kullback-Leibler divergence from the full model and how "
      "often "
      "the most likely token is the same"},

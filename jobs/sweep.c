@@ -33,12 +33,15 @@ typedef struct {
 
 /* Columns that not every sweep has. */
 typedef struct {
-  bool unpaired, check, note;
+  bool gates, divergence, unpaired, check, note;
 } extra_t;
 
 static extra_t extra_columns(const job_t *j, const wm_sweep_t *s) {
-  extra_t extra = {.unpaired = j->options.bootstrap.unpaired, .check = j->check.n > 0};
+  extra_t extra = {.divergence = j->options.divergence,
+                   .unpaired = j->options.bootstrap.unpaired,
+                   .check = j->check.n > 0};
   for (int64_t v = 1; v < j->variants.n; v++) {
+    extra.gates |= wm_variants_is_routed(&j->variants, v);
     char note[128];
     wm_effect_note(&s->effects[v], j->text->windows.n_predicted, note, sizeof note);
     extra.note |= note[0] != '\0';
@@ -52,6 +55,16 @@ static void add_interval(wm_table_t *t, double low, double high) {
   wm_table_text(t, text);
 }
 
+/* Who routes, where and how much of it, and what that saves. */
+static void add_gate(wm_table_t *t, const job_t *j, const wm_sweep_t *s, int64_t v) {
+  char gate[32];
+  wm_variants_gate_label(&j->variants, v, gate, sizeof gate);
+  wm_table_text(t, wm_variants_is_routed(&j->variants, v) ? gate : "");
+  wm_table_float(t, wm_variants_threshold(&j->variants, v));
+  wm_table_float(t, v > 0 ? 100 * s->measures[v].routed : NAN);
+  wm_table_float(t, v > 0 ? wm_sweep_flops(s, v).saved_pct : NAN);
+}
+
 static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t extra, int64_t v) {
   const wm_effect_t *e = &s->effects[v];
   char label[64], note[128] = "";
@@ -60,6 +73,8 @@ static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t 
   const wm_change_t *changes = wm_variants_changes(&j->variants, v, &count);
   int64_t layer = count == 1 ? changes->layer : -1;
   wm_table_text(t, label);
+  if (extra.gates)
+    add_gate(t, j, s, v);
   wm_table_float(t, e->perplexity);
   wm_table_float(t, e->delta);
   add_interval(t, e->low, e->high);
@@ -70,6 +85,10 @@ static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t 
   wm_table_float(t, e->p_holm);
   wm_table_text(t, v > 0 ? wm_effect_stars(e) : "");
   wm_table_text(t, v > 0 && e->beats_full ? "yes" : "");
+  if (extra.divergence) {
+    wm_table_float(t, v > 0 ? s->measures[v].divergence : NAN);
+    wm_table_float(t, v > 0 ? 100 * s->measures[v].agreement : NAN);
+  }
   if (extra.check) {
     const wm_check_effect_t *c = &j->check.effects[v];
     wm_table_float(t, c->delta_f32);
@@ -98,6 +117,10 @@ static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *
     wm_column_t column;
     bool shown;
   } all[] = {{{"layer", NULL, WM_ALIGN_LEFT, 0}, true},
+             {{"gate", NULL, WM_ALIGN_LEFT, 0}, extra.gates},
+             {{"t", NULL, WM_ALIGN_RIGHT, 3}, extra.gates},
+             {{"routed", "%", WM_ALIGN_RIGHT, 1}, extra.gates},
+             {{"saved", "% FLOPs", WM_ALIGN_RIGHT, 2}, extra.gates},
              {{"PPL", NULL, WM_ALIGN_RIGHT, 3}, true},
              {{"delta", "%", WM_ALIGN_RIGHT, 3}, true},
              {{"delta", interval, WM_ALIGN_RIGHT, 0}, true},
@@ -107,6 +130,8 @@ static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *
              {{"p", "Holm", WM_ALIGN_RIGHT, 4}, true},
              {{"", NULL, WM_ALIGN_LEFT, 0}, true},
              {{"beats full", NULL, WM_ALIGN_LEFT, 0}, true},
+             {{"KL", "nats", WM_ALIGN_RIGHT, 5}, extra.divergence},
+             {{"top-1", "% equal", WM_ALIGN_RIGHT, 2}, extra.divergence},
              {{"delta in f32", "sample", WM_ALIGN_RIGHT, 3}, extra.check},
              {{effect, "sample", WM_ALIGN_RIGHT, 0}, extra.check},
              {{"note", NULL, WM_ALIGN_LEFT, 0}, extra.note}};
@@ -162,9 +187,12 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
           j->variants.n - 1);
   for (int64_t v = 1; v < j->variants.n; v++)
     if (s->effects[v].beats_full) {
-      char label[64];
+      char label[64], gate[32];
       wm_variants_label(&j->variants, v, label, sizeof label);
+      wm_variants_gate_label(&j->variants, v, gate, sizeof gate);
       fprintf(out, "%s %s", winners++ > 0 ? "," : "", label);
+      if (wm_variants_is_routed(&j->variants, v))
+        fprintf(out, " (%s)", gate);
     }
   fprintf(out, "%s\n", winners > 0 ? "" : " none");
   fprintf(out, "stars: p after Holm's correction below 0.05, 0.01, 0.001\n");
@@ -197,7 +225,8 @@ static double check_share(const job_t *j) {
 
 /* Of a node: the losses, and what the check adds to them. */
 static int64_t node_bytes(const job_t *j) {
-  const int64_t losses = j->variants.n * j->text->windows.n_predicted * (int64_t)sizeof(float);
+  const int64_t losses = j->variants.n * (j->text->windows.n_predicted * (int64_t)sizeof(float) +
+                                          j->text->blocks.n * (int64_t)sizeof(wm_cell_t));
   const int64_t d = wm_model_arch(j->in->model)->d_model;
   int64_t n;
   wm_surrogates_layers(j->surrogates, &n);

@@ -264,6 +264,71 @@ static void nll_of_not_finite_logits_is_nan(void **state) {
   assert_true(fabs(wm_log_sum_nll(&sums[1]) - log(exp(0) + exp(1) + exp(2))) < 1e-6);
 }
 
+static int32_t first_largest(const float *x, int n) {
+  int32_t best = 0;
+  for (int i = 1; i < n; i++)
+    best = x[i] > x[best] ? i : best;
+  return best;
+}
+
+/* In long double. */
+static double naive_divergence(const float *f, const float *g, int n) {
+  long double lf = 0, lg = 0, sum = 0, mf = f[first_largest(f, n)], mg = g[first_largest(g, n)];
+  for (int i = 0; i < n; i++) {
+    lf += expl((long double)f[i] - mf);
+    lg += expl((long double)g[i] - mg);
+  }
+  lf = logl(lf) + mf;
+  lg = logl(lg) + mg;
+  for (int i = 0; i < n; i++)
+    sum += expl((long double)f[i] - lf) * (((long double)f[i] - lf) - ((long double)g[i] - lg));
+  return (double)sum;
+}
+
+/* Divergence and most likely token by tiles whose maxima rise and fall: followers that are close to
+ * the leader, far from it, equal to it and shifted by a constant. The loss has the bits that it has
+ * without a comparison. */
+static void comparison_agrees_with_definition(void **state) {
+  (void)state;
+  enum { ROWS = 6, V = 1003, TILE = 100 };
+  float *f = random_floats(V, 12, 6), *g = random_floats(ROWS * V, 13, 6), weights[TILE];
+  wm_compare_t leader, followers[ROWS];
+  wm_log_sum_t alone[ROWS];
+  f[705] = 25; /* beyond the maximum of the tiles before */
+  f[911] = 25; /* an equal: the first counts */
+  for (int i = 0; i < V; i++) {
+    g[V + i] = f[i] + 0.001f * g[V + i];
+    g[2 * V + i] = f[i];
+    g[3 * V + i] = f[i] + 8;
+    g[4 * V + i] = -f[i];
+  }
+  g[5 * V + 7] = 60;
+  wm_compare_init(&leader, 1);
+  wm_compare_init(followers, ROWS);
+  wm_log_sum_init(alone, ROWS);
+  for (int first = 0; first < V; first += TILE) {
+    int width = V - first < TILE ? V - first : TILE;
+    const int32_t target = 640;
+    wm_compare_move_t move;
+    wm_compare_lead(&leader, f + first, first, width, target, weights, &move);
+    for (int i = 0; i < ROWS; i++) {
+      wm_compare_follow(&followers[i], g + i * V + first, first, width, target, weights, &move);
+      wm_log_sum_add(&alone[i], g + i * V + first, 1, first, width, &target);
+    }
+  }
+  assert_int_equal(leader.top, 705);
+  for (int i = 0; i < ROWS; i++) {
+    double expected = naive_divergence(f, g + i * V, V);
+    double found = wm_compare_divergence(&leader, &followers[i]);
+    /* Weights and products err by a few eps of |g - max| <= 120; sums are float64. */
+    assert_true(fabs(found - expected) <= 1e-6 * expected + 2e-7);
+    assert_int_equal(followers[i].top, first_largest(g + i * V, V));
+    assert_memory_equal(&followers[i].loss, &alone[i], sizeof alone[i]);
+  }
+  assert_true(wm_compare_divergence(&leader, &followers[2]) == 0);
+  free(f), free(g);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(reference_norm_by_hand),
@@ -277,6 +342,7 @@ int main(void) {
       cmocka_unit_test(attention_agrees_with_reference),
       cmocka_unit_test(nll_agrees_with_reference),
       cmocka_unit_test(nll_of_not_finite_logits_is_nan),
+      cmocka_unit_test(comparison_agrees_with_definition),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
