@@ -79,67 +79,67 @@ void wm_softmax_gradient(const wm_log_sum_t *state, const int32_t *targets, int6
     if (targets[row] >= first && targets[row] < first + width)
       x[targets[row] - first] -= nll_scale;
   }
+}
 
-  /* --- comparison
-   * ---------------------------------------------------------------------------------
-   */
+/* --- comparison ---------------------------------------------------------------------------------
+ */
 
-  void wm_compare_init(wm_compare_t * state, int64_t rows) {
-    for (int64_t i = 0; i < rows; i++)
-      state[i] = (wm_compare_t){.loss = {.max = -INFINITY}, .best = -INFINITY, .top = -1};
+void wm_compare_init(wm_compare_t *state, int64_t rows) {
+  for (int64_t i = 0; i < rows; i++)
+    state[i] = (wm_compare_t){.loss = {.max = -INFINITY}, .best = -INFINITY, .top = -1};
+}
+
+/* The first of equals is the best. */
+static void take_best(wm_compare_t *s, const float *x, int64_t first, int64_t n, float largest) {
+  if (!(largest > s->best))
+    return;
+  int64_t i = 0;
+  while (i + 1 < n && x[i] != largest)
+    i++;
+  s->best = largest;
+  s->top = (int32_t)(first + i);
+}
+
+/* S <- factor (S + shift) + sum of weights (x - max). */
+static void add_cross(wm_compare_t *s, const float *x, int64_t n, const float *weights,
+                      const wm_compare_move_t *move) {
+  const float max = (float)move->max;
+  wm_half_f64_t sums = {0};
+  int64_t i = 0;
+  for (; i + WM_LANES <= n; i += WM_LANES)
+    sums = wm_lanes_add_f64(sums, wm_lanes_load(weights + i) * (wm_lanes_load(x + i) - max));
+  if (i < n)
+    sums = wm_lanes_add_f64(sums, wm_lanes_load_part(weights + i, n - i, 0) *
+                                      (wm_lanes_load_part(x + i, n - i, max) - max));
+  s->cross = sum_of(sums, move->factor * (s->cross + move->shift));
+}
+
+void wm_compare_lead(wm_compare_t *leader, const float *logits, int64_t first, int64_t width,
+                     int32_t target, float *weights, wm_compare_move_t *move) {
+  const wm_log_sum_t before = leader->loss;
+  const float largest = wm_row_max(logits, width);
+  take_target(&leader->loss, logits, first, width, target);
+  add_row(&leader->loss, logits, width, largest, weights);
+  *move = (wm_compare_move_t){.max = leader->loss.max};
+  if (before.sum > 0) {
+    move->factor = exp(before.max - leader->loss.max);
+    move->shift = (before.max - leader->loss.max) * before.sum;
   }
+  take_best(leader, logits, first, width, largest);
+  add_cross(leader, logits, width, weights, move);
+}
 
-  /* The first of equals is the best. */
-  static void take_best(wm_compare_t * s, const float *x, int64_t first, int64_t n, float largest) {
-    if (!(largest > s->best))
-      return;
-    int64_t i = 0;
-    while (i + 1 < n && x[i] != largest)
-      i++;
-    s->best = largest;
-    s->top = (int32_t)(first + i);
-  }
+void wm_compare_follow(wm_compare_t *follower, const float *logits, int64_t first, int64_t width,
+                       int32_t target, const float *weights, const wm_compare_move_t *move) {
+  const float largest = wm_row_max(logits, width);
+  take_target(&follower->loss, logits, first, width, target);
+  add_row(&follower->loss, logits, width, largest, NULL);
+  take_best(follower, logits, first, width, largest);
+  add_cross(follower, logits, width, weights, move);
+}
 
-  /* S <- factor (S + shift) + sum of weights (x - max). */
-  static void add_cross(wm_compare_t * s, const float *x, int64_t n, const float *weights,
-                        const wm_compare_move_t *move) {
-    const float max = (float)move->max;
-    wm_half_f64_t sums = {0};
-    int64_t i = 0;
-    for (; i + WM_LANES <= n; i += WM_LANES)
-      sums = wm_lanes_add_f64(sums, wm_lanes_load(weights + i) * (wm_lanes_load(x + i) - max));
-    if (i < n)
-      sums = wm_lanes_add_f64(sums, wm_lanes_load_part(weights + i, n - i, 0) *
-                                        (wm_lanes_load_part(x + i, n - i, max) - max));
-    s->cross = sum_of(sums, move->factor * (s->cross + move->shift));
-  }
-
-  void wm_compare_lead(wm_compare_t * leader, const float *logits, int64_t first, int64_t width,
-                       int32_t target, float *weights, wm_compare_move_t *move) {
-    const wm_log_sum_t before = leader->loss;
-    const float largest = wm_row_max(logits, width);
-    take_target(&leader->loss, logits, first, width, target);
-    add_row(&leader->loss, logits, width, largest, weights);
-    *move = (wm_compare_move_t){.max = leader->loss.max};
-    if (before.sum > 0) {
-      move->factor = exp(before.max - leader->loss.max);
-      move->shift = (before.max - leader->loss.max) * before.sum;
-    }
-    take_best(leader, logits, first, width, largest);
-    add_cross(leader, logits, width, weights, move);
-  }
-
-  void wm_compare_follow(wm_compare_t * follower, const float *logits, int64_t first, int64_t width,
-                         int32_t target, const float *weights, const wm_compare_move_t *move) {
-    const float largest = wm_row_max(logits, width);
-    take_target(&follower->loss, logits, first, width, target);
-    add_row(&follower->loss, logits, width, largest, NULL);
-    take_best(follower, logits, first, width, largest);
-    add_cross(follower, logits, width, weights, move);
-  }
-
-  double wm_compare_divergence(const wm_compare_t *leader, const wm_compare_t *follower) {
-    const wm_log_sum_t *f = &leader->loss, *g = &follower->loss;
-    return (leader->cross - follower->cross) / f->sum + (log(g->sum) + g->max) -
-           (log(f->sum) + f->max);
-  }
+double wm_compare_divergence(const wm_compare_t *leader, const wm_compare_t *follower) {
+  const wm_log_sum_t *f = &leader->loss, *g = &follower->loss;
+  return (leader->cross - follower->cross) / f->sum + (log(g->sum) + g->max) -
+         (log(f->sum) + f->max);
+}
