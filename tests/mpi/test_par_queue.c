@@ -55,8 +55,10 @@ static void test_latency_beside_a_busy_owner(void **state) {
   wm_queue_free(queue);
 }
 
-/* Between polls the server sleeps: it takes less than a tenth of a core in a round in which nothing
- * moves (another rank has the only item). So do the ranks that wait for the round's end. */
+/* Between polls the server sleeps in a round in which nothing moves (another rank has the only
+ * item); so do the ranks that wait for the round's end. That takes some hundredths of a core, up to
+ * a tenth on a machine that is busy with other work; a server that does not sleep takes all of one.
+ */
 static void test_waiting_costs_no_core(void **state) {
   (void)state;
   int64_t item;
@@ -71,7 +73,7 @@ static void test_waiting_costs_no_core(void **state) {
   wm_queue_close(queue);
   double share = (double)(clock() - before) / CLOCKS_PER_SEC / (wm_seconds() - start);
   printf("rank %d: %.1f %% of a core while waiting\n", comm->rank, 100 * share);
-  CHECK(share < 0.1);
+  CHECK(share < 0.25);
   wm_queue_free(queue);
 }
 
