@@ -186,12 +186,12 @@ static void test_evaluator_agrees(void **state) {
       layers[n++] = l;
     check(wm_variants_add(&variants, layers, n, c.layers, &err), &err);
   }
-  check(
-      wm_evaluator_create(c.model, c.surrogates, &variants, &blocks, VARIANTS, N, &evaluator, &err),
-      &err);
+  check(wm_evaluator_create(c.model, c.surrogates, &variants, &blocks, VARIANTS, N, false,
+                            &evaluator, &err),
+        &err);
   wm_block_load(&blocks, c.ids, 0, &block);
   assert_int_equal(block.rows, N);
-  check(wm_evaluate_block(evaluator, &block, 1, VARIANTS, nll, &err), &err);
+  check(wm_evaluate_block(evaluator, &block, 1, VARIANTS, nll, NULL, &err), &err);
   for (int v = 0; v <= VARIANTS; v++) {
     double own[N];
     memset(c.paths, 0, sizeof c.paths);
