@@ -32,6 +32,14 @@ static wm_status_t check_surrogate(const wm_layer_path_t *path, int64_t layer, i
   return WM_OK;
 }
 
+static wm_status_t check_rates(const wm_training_options_t *o, wm_error_t *err) {
+  const double rates[] = {o->drop_embedding, o->drop_attention, o->drop_residual};
+  for (int i = 0; i < 3; i++)
+    if (!(rates[i] >= 0 && rates[i] < 1))
+      return wm_fail(err, WM_INPUT, "a rate of dropout must be in [0, 1), but is %g", rates[i]);
+  return WM_OK;
+}
+
 static wm_status_t create_layer(wm_training_t *t, int64_t layer, const wm_layer_path_t *path,
                                 wm_error_t *err) {
   const wm_layer_t *of = &t->model->layers[layer];
@@ -94,6 +102,8 @@ wm_status_t wm_training_create(wm_model_t *model, const wm_training_options_t *o
   void *memory;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_training_t), "training pass", err);
   *out = NULL;
+  if (status == WM_OK)
+    status = check_rates(options, err);
   status = wm_agree(model->comm->world, status, err);
   if (status != WM_OK) {
     free(memory);

@@ -52,7 +52,6 @@ static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, wm
     if (t->dhead != NULL)
       WM_TRY(wm_linear_weight_gradient(d, width, WM_WEIGHT_OUT_IN, b->final, b->logits, n,
                                        t->dhead + first * d, err));
-    memset(b->logits + n * width, 0, (size_t)((rows - n) * width) * sizeof *b->logits);
     WM_TRY(wm_linear_apply(t->head_backward[tile], b->logits, rows, b->part, err));
     wm_add_rows(b->dfinal, b->part, n * d);
   }

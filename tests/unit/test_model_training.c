@@ -383,6 +383,45 @@ static void bad_batches_are_refused(void **state) {
   free_trainee(&t);
 }
 
+/* From config.json (golden models are written by transformers), or as transformers assumes. */
+static void rates_are_those_of_the_config(void **state) {
+  (void)state;
+  char *gpt2 = golden_path("gpt2_base"), *neox = golden_path("neox_base");
+  char *dir = model_directory();
+  wm_arch_t a;
+  wm_error_t err = {0};
+  check(wm_arch_read(gpt2, &a, &err), &err);
+  assert_true(a.drop_embedding == 0.1 && a.drop_attention == 0.1 && a.drop_residual == 0.1);
+  check(wm_arch_read(neox, &a, &err), &err);
+  assert_true(a.drop_embedding == 0 && a.drop_attention == 0 && a.drop_residual == 0);
+  write_config(dir, "{\"model_type\": \"gpt_neox\", \"hidden_dropout\": 0.2, "
+                    "\"attention_dropout\": 0.3}");
+  check(wm_arch_read(dir, &a, &err), &err);
+  assert_true(a.drop_embedding == 0.2 && a.drop_attention == 0.3 && a.drop_residual == 0.2);
+  write_config(dir, "{\"model_type\": \"gpt2\", \"embd_pdrop\": 0, \"attn_pdrop\": 0.3, "
+                    "\"resid_pdrop\": 0.4}");
+  check(wm_arch_read(dir, &a, &err), &err);
+  assert_true(a.drop_embedding == 0 && a.drop_attention == 0.3 && a.drop_residual == 0.4);
+  remove_model_directory(dir);
+  free(gpt2), free(neox);
+}
+
+static void bad_rates_are_refused(void **state) {
+  char *dir = model_directory();
+  write_training_model(dir, &specs[2]);
+  wm_error_t err = {0};
+  wm_training_options_t options = with_dropout;
+  wm_training_t *training;
+  wm_model_t *model;
+  const wm_model_options_t kind = {.tile_rows = 48, .tile_vocab = 32, .writable = true};
+  options.drop_attention = 1;
+  check(wm_model_open(*state, dir, &kind, NULL, &model, &err), &err);
+  assert_int_equal(wm_training_create(model, &options, &training, &err), WM_INPUT);
+  assert_non_null(strstr(err.message, "must be in [0, 1), but is 1"));
+  wm_model_close(model);
+  remove_model_directory(dir);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_are_the_models),
@@ -395,6 +434,8 @@ int main(void) {
       cmocka_unit_test(gates_start_nearly_closed),
       cmocka_unit_test(masks_are_keyed),
       cmocka_unit_test(bad_batches_are_refused),
+      cmocka_unit_test(rates_are_those_of_the_config),
+      cmocka_unit_test(bad_rates_are_refused),
   };
   return cmocka_run_group_tests(tests, fixture_start, fixture_stop);
 }

@@ -19,6 +19,8 @@ typedef struct {
   double layer_norm_eps;
   wm_activation_t activation;
   bool tied_head;
+  /* Rates of dropout while training: embeddings, attention's probabilities, residual stream. */
+  double drop_embedding, drop_attention, drop_residual;
   /* GPT-2 */
   bool scale_attn_weights;              /* scores / sqrt(d_head) */
   bool scale_attn_by_inverse_layer_idx; /* scores / (layer + 1) */

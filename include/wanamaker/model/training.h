@@ -64,7 +64,8 @@ typedef struct {
   bool study_gradients;         /* none through the MLP of a gated layer, as in the study's code */
   bool checkpointing;           /* keep a layer's input alone and compute the rest anew */
   /* Dropout as GPT-2 has it: of the embeddings' sum, of attention's probabilities, of what
-   * attention and MLP add to the residual stream (never of a surrogate); rates in [0, 1). */
+   * attention and MLP add to the residual stream (never of a surrogate); rates in [0, 1), those of
+   * config.json being in wm_arch_t. */
   double drop_embedding, drop_attention, drop_residual;
   uint64_t seed;                /* of dropout */
   int64_t max_rows, max_length; /* of a batch: positions in all, positions of a sequence */
