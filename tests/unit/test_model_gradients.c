@@ -21,7 +21,9 @@ static double objective(const trainee_t *t, const test_batch_t *b, double **grad
   return value;
 }
 
-/* Derivative by the five-point rule, error h^4 f^(5) / 30 and 1e-16 f / h: both below 1e-11. */
+/* Derivative by the five-point rule: its error is h^4 f^(5) / 30, 3e-14 f^(5), where layer norms of
+ * rows of little variance make f^(5) large, and 1e-16 f / h = 1e-12. 1e-7 leaves room for that; the
+ * draws are such that no step crosses a corner of relu. */
 static double difference(const trainee_t *t, const test_batch_t *b, float *x) {
   const float h = 0x1p-10f, middle = *x;
   double sum = 0;
@@ -55,7 +57,7 @@ static void check_differences(const wm_comm_t *comm, const training_spec_t *spec
       error = fmax(error, fabs(difference(&t, &b, p[i].value + j) - g[i][j]));
     /* Parameters of an MLP that a surrogate replaces have none. */
     bool used = p[i].group != WM_GROUP_MLP || spec->paths[p[i].layer] != 's';
-    if (!(error <= 1e-9) || (size == 0) == used)
+    if (!(error <= 1e-7) || (size == 0) == used)
       fail_msg("%s (%s): norm %.3g, error %.3g", p[i].name, spec->paths, size, error);
   }
   free_gradients(t.training, g);
