@@ -86,6 +86,7 @@ wm_status_t wm_losses_prepare(wm_losses_stage_t *s, wm_error_t *err) {
   char name[WM_PATH_SIZE];
   wm_status_t status;
   s->options = wm_losses_options(run);
+  s->options.divergence = s->options.divergence && !s->plain;
   snprintf(name, sizeof name, "%s.h5", s->name);
   WM_TRY(wm_output_path(run, name, s->path, err));
   snprintf(name, sizeof name, "%s.parts", s->name);

@@ -34,6 +34,7 @@ typedef struct {
   const wm_surrogates_t *surrogates;
   const wm_variants_t *variants;
   const char *name;
+  bool plain; /* losses alone, whatever sweep.divergence says */
   /* set by wm_losses_prepare */
   wm_sweep_options_t options;
   wm_sweep_plan_t plan;

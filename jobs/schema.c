@@ -121,6 +121,19 @@ const wm_schema_t wm_settings[] = {
     {"gate.components", WM_SETTING_INTS, "[1, 2]", 1, 100000, NULL, WM_JOB_GATE,
      "of the kind component: a gate on this principal component alone for each"},
     {"gate.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_GATE, "of the kind random"},
+    {"gate.thresholds", WM_SETTING_FLOATS, "[0.3, 0.4, 0.5, 0.6, 0.7]", 0, 1, NULL, WM_JOB_GATE,
+     "of p_linear, beside 0.5, at which gates of gate.curve_kinds are measured: each is one more "
+     "variant of the model"},
+    {"gate.curve_kinds", WM_SETTING_STRING, "\"linear\"", ANY_RANGE, NULL, WM_JOB_GATE,
+     "kinds of gates that are measured at all of them; empty: none"},
+    {"gate.curve_layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_GATE,
+     "layers whose gates are; none named: all of gate.layers"},
+    {"gate.selection", WM_SETTING_CHOICE, "validation", ANY_RANGE, "validation evaluation",
+     WM_JOB_GATE,
+     "range on which a layer's gate and threshold are chosen; evaluation is the study's: costs "
+     "reported there are biased downward"},
+    {"gate.least_routed", WM_SETTING_FLOAT, "0.25", 0, 1, NULL, WM_JOB_GATE,
+     "part of the positions that a gate must route to be chosen"},
     {"gate.memory_gib", WM_SETTING_FLOAT, "2.0", 0, 1e6, NULL, WM_JOB_GATE,
      "most features that a rank holds; layers that do not fit are done in further passes; 0: no "
      "limit"},

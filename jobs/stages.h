@@ -13,6 +13,8 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
 wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
                           wm_error_t *err);
 wm_status_t wm_stage_gate(const wm_inputs_t *inputs, wm_error_t *err);
+/* Range on which gates are chosen: validation, or evaluation as gate.selection says. */
+wm_role_t wm_gate_choice(const wm_run_t *run);
 
 /* Collective. WM_INPUT if the tokens of a corpus are there but were made from another text or
  * tokenizer than the settings name. A corpus whose file is gone is left to its tokens. */
