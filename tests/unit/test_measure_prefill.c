@@ -156,13 +156,34 @@ static void test_gpt_neox(void **state) {
   check_model(state, "demo_gpt_neox");
 }
 
-/* Windows of one length, as the evaluator's blocks hold them: whose linearised variants have the
- * losses that the prefill has. */
+/* Variants of every kind, in the evaluator's order: by the first layer that they change. */
+enum { VARIANTS = 4 };
+static const struct {
+  int64_t count;
+  wm_change_t changes[4]; /* gate: of add_gates, two a layer */
+} variant_list[VARIANTS] = {{2, {{0, 0, 0.55}, {1, 2, 0.45}}},
+                            {3, {{0, 1, NAN}, {2, -1, NAN}, {7, 14, 0.5}}},
+                            {1, {{3, 6, 0.4}}},
+                            {4, {{4, -1, NAN}, {5, 11, NAN}, {6, 12, 0.6}, {7, -1, NAN}}}};
+
+/* paths[L] of a variant of the evaluator. */
+static void translate(const wm_variants_t *variants, int64_t variant, int64_t layers,
+                      wm_layer_path_t *paths) {
+  memset(paths, 0, (size_t)layers * sizeof *paths);
+  for (int64_t l = 0; l < layers; l++) {
+    const wm_change_t *change = wm_variants_change(variants, variant, l);
+    if (change != NULL)
+      paths[l] = (wm_layer_path_t){change->gate < 0 ? WM_LAYER_SURROGATE : WM_LAYER_GATED,
+                                   change->gate, change->threshold};
+  }
+}
+
+/* Windows of one length, as the evaluator's blocks hold them: linearised and routed variants have
+ * the losses there that the prefill has. */
 static void test_evaluator_agrees(void **state) {
   skip_if_blas_tells_rows_apart();
-  enum { LENGTH = 40, WINDOWS = 3, N = LENGTH * WINDOWS, VARIANTS = 3 };
+  enum { LENGTH = 40, WINDOWS = 3, N = LENGTH * WINDOWS };
   static const int64_t even[WINDOWS + 1] = {0, LENGTH, 2 * LENGTH, N};
-  static const int64_t sets[VARIANTS][2] = {{1, 1}, {0, 3}, {4, 7}}; /* first and last layer */
   const wm_batch_t windows_batch = {WINDOWS, even};
   const wm_token_view_t view = {.name = "ids", .encoding = "ids", .n_tokens = N};
   const wm_protocol_t protocol = {WM_PROTOCOL_STREAM, LENGTH, LENGTH, 2};
@@ -179,13 +200,11 @@ static void test_evaluator_agrees(void **state) {
   check(wm_blocks_create(&windows, N, &blocks, &err), &err);
   check(wm_block_create(&blocks, &block, &err), &err);
   check(wm_variants_create(&variants, &err), &err);
-  int64_t order[VARIANTS] = {1, 0, 2}; /* the evaluator's: by the first layer that changes */
-  for (int v = 0; v < VARIANTS; v++) {
-    int64_t layers[MOST_LAYERS], n = 0;
-    for (int64_t l = sets[order[v]][0]; l <= sets[order[v]][1]; l++)
-      layers[n++] = l;
-    check(wm_variants_add(&variants, layers, n, c.layers, &err), &err);
-  }
+  variants.gates = c.gates;
+  for (int v = 0; v < VARIANTS; v++)
+    check(wm_variants_add_changes(&variants, variant_list[v].changes, variant_list[v].count,
+                                  c.layers, &err),
+          &err);
   check(wm_evaluator_create(c.model, c.surrogates, &variants, &blocks, VARIANTS, N, false,
                             &evaluator, &err),
         &err);
@@ -194,17 +213,16 @@ static void test_evaluator_agrees(void **state) {
   check(wm_evaluate_block(evaluator, &block, 1, VARIANTS, nll, NULL, &err), &err);
   for (int v = 0; v <= VARIANTS; v++) {
     double own[N];
-    memset(c.paths, 0, sizeof c.paths);
-    for (int64_t l = 0; v > 0 && l < c.layers; l++)
-      if (l >= sets[order[v - 1]][0] && l <= sets[order[v - 1]][1])
-        c.paths[l].kind = WM_LAYER_SURROGATE;
-    check(wm_prefill_run(c.prefill, &windows_batch, c.ids, NULL, c.paths, &err), &err);
+    translate(&variants, v, c.layers, c.paths);
+    check(wm_prefill_run(c.prefill, &windows_batch, c.ids, block.tokens, c.paths, &err), &err);
     check(wm_prefill_losses(c.prefill, block.targets, own, &err), &err);
     const float *wanted = nll + v * block.n_predictions;
     for (int i = 0; i < N; i++)
       if (block.targets[i] >= 0)
         assert_true((float)own[i] == *wanted++);
     assert_int_equal(wanted - nll, (v + 1) * block.n_predictions);
+    const int64_t routed = wm_prefill_routed(c.prefill);
+    assert_true(v == 0 ? routed == 0 : routed > 0 && routed < variant_list[v - 1].count * N);
   }
   wm_evaluator_free(evaluator);
   wm_variants_destroy(&variants);
