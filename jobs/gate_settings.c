@@ -1,5 +1,6 @@
 #include "gate.h"
 
+#include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
@@ -38,9 +39,9 @@ static wm_status_t check_kinds(const char *key, const char *kinds, wm_error_t *e
   return WM_OK;
 }
 
-static wm_status_t add_spec(wm_gate_job_t *j, wm_gate_kind_t kind, int64_t components,
-                            wm_error_t *err) {
-  const int64_t d = wm_model_arch(j->in->model)->d_model, n = j->options.fit.n_specs;
+static wm_status_t add_spec(wm_gate_job_t *j, const wm_arch_t *arch, wm_gate_kind_t kind,
+                            int64_t components, wm_error_t *err) {
+  const int64_t d = arch->d_model, n = j->options.fit.n_specs;
   if (n == WM_GATE_SPECS)
     return wm_fail(err, WM_USAGE, "more than %d gates for a layer", WM_GATE_SPECS);
   if (components > d)
@@ -56,8 +57,8 @@ static wm_status_t add_spec(wm_gate_job_t *j, wm_gate_kind_t kind, int64_t compo
 }
 
 /* A gate per kind, of pca and component one per number in a list; in the order of kinds. */
-static wm_status_t read_specs(wm_gate_job_t *j, wm_error_t *err) {
-  const wm_config_t *c = j->in->run->config;
+static wm_status_t read_specs(wm_gate_job_t *j, const wm_config_t *c, const wm_arch_t *arch,
+                              wm_error_t *err) {
   const char *kinds = wm_config_string(c, "gate.kinds");
   wm_status_t status = check_kinds("gate.kinds", kinds, err);
   for (int k = 0; k < WM_GATE_KINDS && status == WM_OK; k++) {
@@ -65,14 +66,14 @@ static wm_status_t read_specs(wm_gate_job_t *j, wm_error_t *err) {
     if (!has_kind(kinds, kind))
       continue;
     if (kind != WM_GATE_PCA && kind != WM_GATE_COMPONENT) {
-      status = add_spec(j, kind, 0, err);
+      status = add_spec(j, arch, kind, 0, err);
       continue;
     }
     const bool pca = kind == WM_GATE_PCA;
     int64_t n;
     const int64_t *sizes = wm_config_ints(c, pca ? "gate.bottlenecks" : "gate.components", &n);
     for (int64_t i = 0; i < n && status == WM_OK; i++)
-      status = add_spec(j, kind, pca ? 2 * sizes[i] : sizes[i], err);
+      status = add_spec(j, arch, kind, pca ? 2 * sizes[i] : sizes[i], err);
   }
   if (status == WM_OK && j->options.fit.n_specs == 0)
     status = wm_fail(err, WM_USAGE, "gate.kinds = \"%s\" names no gate", kinds);
@@ -137,13 +138,30 @@ wm_status_t wm_gate_settings(wm_gate_job_t *j, const char *where, wm_error_t *er
       .least_count = wm_config_int(c, "gate.least_count")};
   j->thresholds = wm_config_floats(c, "gate.thresholds", &j->n_thresholds);
   j->least_routed = wm_config_float(c, "gate.least_routed");
-  WM_TRY(read_specs(j, err));
+  WM_TRY(read_specs(j, c, wm_model_arch(j->in->model), err));
   WM_TRY(check_curve(j, err));
   WM_TRY(wm_alloc(&memory, j->n_layers, sizeof(wm_gate_ends_t), "ends of directions", err));
   j->ends = memory;
   WM_TRY(wm_alloc(&memory, j->n_layers, sizeof(int64_t), "chosen gates", err));
   j->selected = memory;
 cleanup:
+  return status;
+}
+
+wm_status_t wm_gate_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err) {
+  wm_gate_job_t j = {0};
+  int64_t count, n;
+  const int64_t *given = wm_config_ints(run->config, "gate.layers", &count);
+  void *layers;
+  wm_status_t status = wm_alloc(&layers, arch->n_layers, sizeof(int64_t), "layers", err);
+  if (status == WM_OK)
+    status = read_specs(&j, run->config, arch, err);
+  if (status == WM_OK)
+    status =
+        check_kinds("gate.curve_kinds", wm_config_string(run->config, "gate.curve_kinds"), err);
+  if (status == WM_OK)
+    status = wm_layer_list("gate.layers", given, count, arch->n_layers, layers, &n, err);
+  free(layers);
   return status;
 }
 

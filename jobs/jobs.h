@@ -18,10 +18,10 @@ enum {
   WM_JOB_TOKENIZE = 1 << 0,
   WM_JOB_FIT = 1 << 1,
   WM_JOB_SWEEP = 1 << 2,
-  WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP,
-  WM_JOB_BENCH = 1 << 3,
   WM_JOB_GATE = 1 << 4,
-  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_GATE
+  WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_GATE,
+  WM_JOB_BENCH = 1 << 3,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH
 };
 
 /* What main() hands to a job. */

@@ -15,7 +15,8 @@ const wm_job_t wm_jobs[] = {
      "measure what replacing each layer's MLP costs (sweep.h5)"},
     {"gate", WM_JOB_GATE, wm_job_gate,
      "fit gates that decide per token, measure and select them (gates.h5)"},
-    {"run", WM_JOB_RUN, wm_job_run, "tokenize, fit and sweep, skipping stages that are complete"},
+    {"run", WM_JOB_RUN, wm_job_run,
+     "tokenize, fit, gate (with gate.enabled) and sweep, skipping stages that are complete"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
     {NULL, 0, NULL, NULL},
@@ -112,6 +113,8 @@ const wm_schema_t wm_settings[] = {
      "evaluated again in f32 for the effect on every delta; 0: none"},
 
     /* gates: method.md, section 4 */
+    {"gate.enabled", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_GATE,
+     "the job run fits gates, too, between fit and sweep"},
     {"gate.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_GATE,
      "layers that get gates; none named: all that have a surrogate"},
     {"gate.kinds", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_GATE,

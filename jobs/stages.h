@@ -13,6 +13,9 @@ wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
 wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
                           wm_error_t *err);
 wm_status_t wm_stage_gate(const wm_inputs_t *inputs, wm_error_t *err);
+/* Not collective. The gates' settings, as far as they can be checked before there are surrogates.
+ */
+wm_status_t wm_gate_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err);
 /* Range on which gates are chosen: validation, or evaluation as gate.selection says. */
 wm_role_t wm_gate_choice(const wm_run_t *run);
 
