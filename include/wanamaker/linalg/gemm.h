@@ -4,8 +4,9 @@
  * Y: [N, out], all row-major. Weights may be stored either way round (below). Products run in
  * tiles of one fixed height, `tile_rows`: a shorter last tile is padded with zeros, so that the
  * shape of the product, and with it the order of its sums, never depends on how many rows are at
- * hand. The backend is oneDNN, or CBLAS when built so (WM_GEMM=cblas); both give the same
- * interface and are tested against wm_linear_apply_reference.
+ * hand. (Inference may ask for tiles that fit the rows instead: wm_tiles_t.) The backend is oneDNN,
+ * or CBLAS when built so (WM_GEMM=cblas); both give the same interface and are tested against
+ * wm_linear_apply_reference.
  *
  * Products in bfloat16 have both operands rounded to it (nearest even) and float32 sums; bias,
  * activation and Y stay float32. "bf16" is done by the CPU's own instructions (which read bfloat16
