@@ -82,6 +82,9 @@ static wm_status_t statistics(wm_sweep_t *s, const wm_bootstrap_t *bootstrap, wm
   s->effects[0].units = sums.n_occupied;
   if (v > 0)
     WM_TRY(compare(s, &sums, bootstrap, delta, err));
+  for (int64_t i = 1; i <= v; i++)
+    if (wm_variants_needs_losses(s->variants, i))
+      s->effects[i].beats_full = false; /* it has seen these losses: a reference */
 cleanup:
   wm_unit_sums_destroy(&sums);
   free(delta);

@@ -343,6 +343,8 @@ static void measures_follow_from_cells(void **state) {
         gates += wm_gate_flops(&c.gates->gates[c.variants.changes[i].gate], a->d_model);
     double full = (double)a->n_layers * 4.0 * (double)(a->d_model * a->d_mlp);
     assert_true(fabs(f.mlp - (full - saved + gates)) < 1e-6 * full);
+    if (wm_variants_needs_losses(&c.variants, v)) /* a reference, however low its losses are */
+      assert_true(s.effects[v].delta < 0 && !s.effects[v].beats_full);
     assert_true(v > 0 || (f.saved_pct == 0 && f.saved_body_pct == 0));
     assert_true(f.saved_body_pct >= f.saved_pct || f.saved_pct < 0);
   }
