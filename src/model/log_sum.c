@@ -100,7 +100,7 @@ static void take_best(wm_compare_t *s, const float *x, int64_t first, int64_t n,
   s->top = (int32_t)(first + i);
 }
 
-/* S <- factor (S + shift) + sum of weights (x - max). */
+/* S <- factor S + sum of weights (x - max). */
 static void add_cross(wm_compare_t *s, const float *x, int64_t n, const float *weights,
                       const wm_compare_move_t *move) {
   const float max = (float)move->max;
@@ -111,20 +111,16 @@ static void add_cross(wm_compare_t *s, const float *x, int64_t n, const float *w
   if (i < n)
     sums = wm_lanes_add_f64(sums, wm_lanes_load_part(weights + i, n - i, 0) *
                                       (wm_lanes_load_part(x + i, n - i, max) - max));
-  s->cross = sum_of(sums, move->factor * (s->cross + move->shift));
+  s->cross = sum_of(sums, move->factor * s->cross);
 }
 
 void wm_compare_lead(wm_compare_t *leader, const float *logits, int64_t first, int64_t width,
                      int32_t target, float *weights, wm_compare_move_t *move) {
-  const wm_log_sum_t before = leader->loss;
+  const double before = leader->loss.max;
   const float largest = wm_row_max(logits, width);
   take_target(&leader->loss, logits, first, width, target);
   add_row(&leader->loss, logits, width, largest, weights);
-  *move = (wm_compare_move_t){.max = leader->loss.max};
-  if (before.sum > 0) {
-    move->factor = exp(before.max - leader->loss.max);
-    move->shift = (before.max - leader->loss.max) * before.sum;
-  }
+  *move = (wm_compare_move_t){leader->loss.max, exp(before - leader->loss.max)};
   take_best(leader, logits, first, width, largest);
   add_cross(leader, logits, width, weights, move);
 }

@@ -96,23 +96,23 @@ double wm_log_sum_nll(const wm_log_sum_t *state);
 
 /* How far the distributions of some rows ("followers") are from that of another one (their
  * "leader") at the same position, logits coming in tiles of the vocabulary. With f and g the
- * leader's and a follower's logits and m the leader's running maximum,
+ * leader's and a follower's logits, m the leader's maximum and c any number of each tile,
  *     KL(leader || follower) = sum p_f (log p_f - log p_g)
  *                            = (S_f - S_g) / sum e^(f - m) + lse(g) - lse(f),
- *     S_g = sum e^(f - m) (g - m),
- * so that a tile of the leader is kept as its weights e^(f - m) alone. Products are float32, sums
- * float64. */
+ *     S_g = sum e^(f - m) (g - c),
+ * so that a tile of the leader is kept as its weights e^(f - m) alone; c is the leader's maximum so
+ * far, which keeps the terms small. Products are float32, sums float64. */
 typedef struct {
   wm_log_sum_t loss; /* the same bits as without comparison */
-  double cross;      /* S of the row, at the leader's maximum */
+  double cross;      /* S of the row, at the leader's maximum so far */
   float best;        /* largest logit so far, and its first place */
   int32_t top;       /* -1: none yet */
 } wm_compare_t;
 
 /* What a tile of the leader does to sums that were made at its earlier maximum. */
 typedef struct {
-  double max;           /* now */
-  double factor, shift; /* S <- factor (S + shift) */
+  double max;    /* now */
+  double factor; /* S <- factor S */
 } wm_compare_move_t;
 
 void wm_compare_init(wm_compare_t *state, int64_t rows);
