@@ -115,22 +115,21 @@ static void checkpointing_changes_no_bit(void **state) {
 }
 
 static void equal_threads_give_equal_bits(void **state) {
-  for (int threads = 1; threads <= 3; threads++)
-    for (int i = 0; i < N_SPECS; i++) {
-      omp_set_num_threads(threads);
-      trainee_t t = make(*state, &specs[i], with_dropout);
-      test_batch_t b = make_batch(N_SEQUENCES, lengths, 0, specs[i].v);
-      double nll[N_SEQUENCES];
-      int64_t count;
-      accumulate(t.training, &b, nll, NULL);
-      float *first = copy_gradients(t.training, &count);
-      wm_training_zero(t.training);
-      accumulate(t.training, &b, nll, NULL);
-      same_gradients(t.training, first, count);
-      free(first);
-      free_batch(&b);
-      free_trainee(&t);
-    }
+  for (int threads = 1; threads <= 3; threads++) {
+    omp_set_num_threads(threads);
+    trainee_t t = make(*state, &specs[2], with_dropout);
+    test_batch_t b = make_batch(N_SEQUENCES, lengths, 0, specs[2].v);
+    double nll[N_SEQUENCES];
+    int64_t count;
+    accumulate(t.training, &b, nll, NULL);
+    float *first = copy_gradients(t.training, &count);
+    wm_training_zero(t.training);
+    accumulate(t.training, &b, nll, NULL);
+    same_gradients(t.training, first, count);
+    free(first);
+    free_batch(&b);
+    free_trainee(&t);
+  }
   omp_set_num_threads(1);
 }
 
