@@ -21,7 +21,8 @@ enum {
   WM_JOB_GATE = 1 << 4,
   WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_GATE,
   WM_JOB_BENCH = 1 << 3,
-  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH
+  WM_JOB_ALLOCATE = 1 << 5,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE
 };
 
 /* What main() hands to a job. */
@@ -55,6 +56,7 @@ wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_gate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_allocate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 
 #endif

@@ -6,7 +6,10 @@
 #define ANY_RANGE 1, 0 /* min > max: no limits */
 
 /* Jobs that run the model on texts, and those of them that evaluate variants. */
-enum { EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE, MEASURING = WM_JOB_FIT | EVALUATING };
+enum {
+  EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE | WM_JOB_ALLOCATE,
+  MEASURING = WM_JOB_FIT | EVALUATING
+};
 
 const wm_job_t wm_jobs[] = {
     {"tokenize", WM_JOB_TOKENIZE, wm_job_tokenize, "encode the corpora into tokens.h5 files"},
@@ -17,6 +20,8 @@ const wm_job_t wm_jobs[] = {
      "fit gates that decide per token, measure and select them (gates.h5)"},
     {"run", WM_JOB_RUN, wm_job_run,
      "tokenize, fit, gate (with gate.enabled) and sweep, skipping stages that are complete"},
+    {"allocate", WM_JOB_ALLOCATE, wm_job_allocate,
+     "choose layers, gates and thresholds that save most for a given cost (allocation.h5)"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
     {NULL, 0, NULL, NULL},
@@ -91,6 +96,9 @@ const wm_schema_t wm_settings[] = {
      "layers that are linearised one at a time; none named: all that have a surrogate"},
     {"sweep.joint", WM_SETTING_INT_LISTS, "()", 0, 100000, NULL, WM_JOB_SWEEP,
      "sets of layers that are linearised together, e.g. ([10, 11, 12, 13], [0, 1])"},
+    {"sweep.routed", WM_SETTING_INT_LISTS, "()", 0, 100000, NULL, WM_JOB_SWEEP,
+     "sets of layers that are routed together, each by the gate and threshold that gates.h5 has "
+     "selected for it, or by its linear gate where none is"},
     {"sweep.single", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_SWEEP,
      "measure every layer of sweep.layers alone; false: the sets of sweep.joint only"},
     {"sweep.group", WM_SETTING_INT, "0", 0, 4096, NULL, EVALUATING,
@@ -144,6 +152,22 @@ const wm_schema_t wm_settings[] = {
      "write the gates' inputs, 4 bytes for each position, layer and width, into features.h5"},
     {"gate.least_count", WM_SETTING_INT, "5", 1, 1e300, NULL, WM_JOB_GATE,
      "occurrences of a token type that may be named as an end of a gate's direction"},
+
+    /* the allocator: method.md, section 5 */
+    {"allocate.budgets", WM_SETTING_FLOATS, "[1.0, 2.0, 5.0]", 0, 1e300, NULL, WM_JOB_ALLOCATE,
+     "most cost in percent of the perplexity on the validation range, ascending"},
+    {"allocate.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_ALLOCATE,
+     "layers that may be changed; none named: all that have a surrogate"},
+    {"allocate.gates", WM_SETTING_CHOICE, "selected", ANY_RANGE, "selected linear none",
+     WM_JOB_ALLOCATE,
+     "gate of gates.h5 by which a layer may be routed, beside its surrogate everywhere; selected: "
+     "the linear one where none was selected"},
+    {"allocate.thresholds", WM_SETTING_FLOATS, "[0.3, 0.5, 0.7]", 0, 1, NULL, WM_JOB_ALLOCATE,
+     "thresholds of p_linear to choose from, beside the one that was selected"},
+    {"allocate.shortlist", WM_SETTING_INT, "8", 0, 1e300, NULL, WM_JOB_ALLOCATE,
+     "changes measured at each step, those that promise most; 0: all"},
+    {"allocate.max_plans", WM_SETTING_INT, "1000", 0, 1e300, NULL, WM_JOB_ALLOCATE,
+     "the search ends when so many plans are measured; 0: no limit"},
 
     {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window", EVALUATING,
      "what is resampled; auto: article where there are ten or more, else line or window"},

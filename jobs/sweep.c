@@ -2,6 +2,7 @@
 #include "wanamaker/measure/sweep.h"
 
 #include "inputs.h"
+#include "joint.h"
 #include "losses.h"
 #include "stages.h"
 #include "sweep_variants.h"
@@ -33,7 +34,7 @@ typedef struct {
 
 /* Columns that not every sweep has. */
 typedef struct {
-  bool gates, divergence, unpaired, check, note;
+  bool gates, joint, divergence, unpaired, check, note;
 } extra_t;
 
 static extra_t extra_columns(const job_t *j, const wm_sweep_t *s) {
@@ -42,6 +43,7 @@ static extra_t extra_columns(const job_t *j, const wm_sweep_t *s) {
                    .check = j->check.n > 0};
   for (int64_t v = 1; v < j->variants.n; v++) {
     extra.gates |= wm_variants_is_routed(&j->variants, v);
+    extra.joint |= !isnan(wm_joint_sum_of_singles(s, v));
     char note[128];
     wm_effect_note(&s->effects[v], j->text->windows.n_predicted, note, sizeof note);
     extra.note |= note[0] != '\0';
@@ -77,6 +79,8 @@ static void add_row(wm_table_t *t, const job_t *j, const wm_sweep_t *s, extra_t 
     add_gate(t, j, s, v);
   wm_table_float(t, e->perplexity);
   wm_table_float(t, e->delta);
+  if (extra.joint)
+    wm_table_float(t, wm_joint_sum_of_singles(s, v));
   add_interval(t, e->low, e->high);
   if (extra.unpaired)
     add_interval(t, e->unpaired_low, e->unpaired_high);
@@ -123,6 +127,7 @@ static wm_status_t print_table(const job_t *j, const wm_sweep_t *s, wm_error_t *
              {{"saved", "% FLOPs", WM_ALIGN_RIGHT, 2}, extra.gates},
              {{"PPL", NULL, WM_ALIGN_RIGHT, 3}, true},
              {{"delta", "%", WM_ALIGN_RIGHT, 3}, true},
+             {{"sum of", "single, %", WM_ALIGN_RIGHT, 3}, extra.joint},
              {{"delta", interval, WM_ALIGN_RIGHT, 0}, true},
              {{"unpaired", interval, WM_ALIGN_RIGHT, 0}, extra.unpaired},
              {{"R^2", "fit", WM_ALIGN_RIGHT, 4}, true},
@@ -283,7 +288,8 @@ static wm_status_t show(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
     if (status == WM_OK)
       print_verdict(j, s);
   }
-  return wm_agree(j->in->run->comm->world, status, err);
+  status = wm_agree(j->in->run->comm->world, status, err);
+  return status == WM_OK ? wm_joint_compare(j->in, s, err) : status;
 }
 
 /* Collective. A sample of the sweep again in float32, from the weights as they are filed. */

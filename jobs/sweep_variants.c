@@ -31,22 +31,58 @@ static int64_t smallest(const int64_t *layers, int64_t n) {
   return least;
 }
 
-/* Adds the joint sets whose first layer is `layer`. */
-static wm_status_t add_joint(const wm_config_t *config, const wm_available_t *have, int64_t layer,
+/* The change that routes a layer by what gates.h5 has selected for it. */
+static wm_status_t selected_change(const wm_available_t *have, int64_t layer, wm_change_t *out,
+                                   wm_error_t *err) {
+  const wm_gate_layer_t *l = have->gates != NULL ? wm_gates_layer(have->gates, layer) : NULL;
+  int64_t gate = l != NULL ? l->selected : -1;
+  if (gate >= 0 && !wm_gate_has_score(have->gates->gates[gate].kind))
+    gate = -1;
+  for (int64_t g = 0; l != NULL && gate < 0 && g < have->gates->n; g++)
+    if (have->gates->gates[g].layer == layer && have->gates->gates[g].kind == WM_GATE_LINEAR)
+      gate = g;
+  if (gate < 0)
+    return wm_fail(err, WM_USAGE,
+                   "layer %" PRId64 " has no gate that was selected, and no linear one; run the "
+                   "job gate before",
+                   layer);
+  const bool chosen = l->selected == gate && isfinite(l->selected_threshold);
+  *out = (wm_change_t){layer, gate,
+                       chosen ? l->selected_threshold : have->gates->gates[gate].threshold};
+  return WM_OK;
+}
+
+static wm_status_t add_routed_set(const wm_available_t *have, const int64_t *set, int64_t n,
+                                  wm_variants_t *variants, wm_error_t *err) {
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, n, sizeof(wm_change_t), "a set of layers", err);
+  wm_change_t *changes = memory;
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
+    status = selected_change(have, set[i], &changes[i], err);
+  if (status == WM_OK)
+    status = wm_variants_add_changes(variants, changes, n, have->n_layers, err);
+  free(memory);
+  return status;
+}
+
+/* Adds the joint sets whose first layer is `layer`: linear ones, or routed ones. */
+static wm_status_t add_joint(const wm_config_t *config, const wm_available_t *have,
+                             const char *setting, bool routed, int64_t layer,
                              wm_variants_t *variants, wm_error_t *err) {
   const int64_t *offsets;
   int64_t count;
-  const int64_t *sets = wm_config_lists(config, "sweep.joint", &offsets, &count);
+  const int64_t *sets = wm_config_lists(config, setting, &offsets, &count);
   for (int64_t i = 0; i < count; i++) {
     const int64_t *set = sets + offsets[i];
     int64_t n = offsets[i + 1] - offsets[i];
     if (smallest(set, n) != layer)
       continue;
-    wm_status_t status = need_surrogate(have, "sweep.joint", set, n, err);
+    wm_status_t status = need_surrogate(have, setting, set, n, err);
     if (status == WM_OK)
-      status = wm_variants_add(variants, set, n, have->n_layers, err);
+      status = routed ? add_routed_set(have, set, n, variants, err)
+                      : wm_variants_add(variants, set, n, have->n_layers, err);
     if (status != WM_OK)
-      return wm_error_prefix(err, "sweep.joint");
+      return wm_error_prefix(err, "%s", setting);
   }
   return WM_OK;
 }
@@ -177,16 +213,27 @@ wm_status_t wm_sweep_gates(const wm_inputs_t *in, const wm_surrogates_t *surroga
   return wm_gates_open(run->comm, path, arch->n_layers, arch->d_model, out, err);
 }
 
+static wm_status_t check_sets(const wm_config_t *c, const char *setting, int64_t n_layers,
+                              wm_error_t *err) {
+  const int64_t *offsets;
+  int64_t n;
+  const int64_t *sets = wm_config_lists(c, setting, &offsets, &n);
+  for (int64_t i = 0; i < (n > 0 ? offsets[n] : 0); i++)
+    if (sets[i] >= n_layers)
+      return wm_fail(err, WM_USAGE,
+                     "%s: layer %" PRId64 " does not exist; the model has layers 0 to %" PRId64,
+                     setting, sets[i], n_layers - 1);
+  return WM_OK;
+}
+
 /* --- all ----------------------------------------------------------------------------------------
  */
 
 wm_status_t wm_sweep_variants(const wm_config_t *c, const wm_available_t *have,
                               wm_variants_t *variants, wm_error_t *err) {
   const int64_t n_layers = have->n_layers;
-  int64_t count, n, total;
-  const int64_t *offsets;
+  int64_t count, n;
   const int64_t *given = wm_config_ints(c, "sweep.layers", &count);
-  const int64_t *sets = wm_config_lists(c, "sweep.joint", &offsets, &total);
   bool single = wm_config_bool(c, "sweep.single");
   if (!single && count > 0)
     return wm_fail(err, WM_USAGE,
@@ -202,21 +249,16 @@ wm_status_t wm_sweep_variants(const wm_config_t *c, const wm_available_t *have,
                        count > 0 ? count : have->n, n_layers, layers, &n, err));
   if (single)
     WM_TRY(need_surrogate(have, "sweep.layers", layers, n, err));
-  for (int64_t i = 0; i < (total > 0 ? offsets[total] : 0); i++)
-    if (sets[i] >= n_layers) {
-      status = wm_fail(err, WM_USAGE,
-                       "sweep.joint: layer %" PRId64 " does not exist; the model has layers 0 to "
-                       "%" PRId64,
-                       sets[i], n_layers - 1);
-      goto cleanup;
-    }
+  WM_TRY(check_sets(c, "sweep.joint", n_layers, err));
+  WM_TRY(check_sets(c, "sweep.routed", n_layers, err));
   WM_TRY(check_kinds(c, err));
   for (int64_t l = 0, next = 0; l < n_layers; l++) {
     if (single && next < n && layers[next] == l) {
       WM_TRY(wm_variants_add(variants, &layers[next++], 1, n_layers, err));
       WM_TRY(add_gates(c, have, l, false, variants, err));
     }
-    WM_TRY(add_joint(c, have, l, variants, err));
+    WM_TRY(add_joint(c, have, "sweep.joint", false, l, variants, err));
+    WM_TRY(add_joint(c, have, "sweep.routed", true, l, variants, err));
   }
   for (int64_t i = 0; i < n && single; i++)
     WM_TRY(add_gates(c, have, layers[i], true, variants, err));
