@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Compound routing and the allocator, the program as a whole: on 1 and 2 ranks the same plans, given
+# the same surrogates and gates; chosen plans keep to their budgets; a second run does nothing.
+#   allocate.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see)
+# shellcheck source=tests/mpi/program.sh
+source "$(dirname "$0")/program.sh"
+make_text 900 13
+
+run() { # RANKS JOB OUT [SETTING...]
+  run_job "$@" protocol.kind=stream ranges.gates.tokens=[9000,11000] fit.sequential=true \
+    gate.kinds='"linear"' sweep.routed="([2,3],[1,4,5])" sweep.divergence=false \
+    allocate.budgets=[2,8] allocate.thresholds=[0.5] allocate.shortlist=3 ||
+    { cat "$3.log" >&2; fail "$2 on $1 ranks"; }
+}
+
+expect() { # PATTERN FILE WHAT
+  grep -Eq "$1" "$2" || { cat "$2" >&2; fail "$3"; }
+}
+
+one=$work/one two=$work/two
+for job in tokenize fit gate sweep allocate; do
+  run 1 "$job" "$one"
+  cp "$one.log" "$work/$job.log"
+done
+expect 'sum of' "$work/sweep.log" "no sums of single costs"
+expect '^2,3 +linear' "$work/sweep.log" "no routed set"
+expect '^layers  sum of single' "$work/sweep.log" "no comparison with sequential surrogates"
+expect 'Pareto front' "$work/allocate.log" "no front"
+expect 'chosen there, reported on evaluation' "$work/allocate.log" "no report"
+
+# Every line of the report: budget, saved, delta on validation.
+awk '/^budget/ { table = 1 } table && $1 ~ /^[0-9.]+$/ { n++; if ($3 > $1) exit 1 }
+  END { exit n != 2 }' "$work/allocate.log" || { cat "$work/allocate.log" >&2; fail "a budget is not kept"; }
+
+run 1 allocate "$one"
+expect 'allocation.h5 is complete for these inputs; skipped' "$one.log" "a second run did something"
+sed -n '/plans measured/,$p' "$one.log" | grep -v peak >"$work/again"
+sed -n '/plans measured/,$p' "$work/allocate.log" | grep -v peak >"$work/first"
+cmp "$work/first" "$work/again" || fail "a second run says something else"
+
+cp -r "$one" "$two"
+rm -f "$two"/allocation.h5 "$two"/losses.allocation.h5
+run 2 allocate "$two"
+for data in /plans /options /budgets; do
+  h5diff "$one/allocation.h5" "$two/allocation.h5" $data || fail "$data on 2 ranks"
+done
+h5diff "$one/losses.allocation.h5" "$two/losses.allocation.h5" /nll || fail "losses on 2 ranks"
+
+run_job 1 sweep "$one" protocol.kind=stream ranges.gates.tokens=[9000,11000] \
+  sweep.routed="([1,77])" && fail "layer 77 is accepted"
+expect 'sweep.routed: layer 77 does not exist' "$one.log" "no word of layer 77"
+echo "sets are routed, budgets kept, ranks agree"
