@@ -214,7 +214,7 @@ static wm_status_t print_chosen(const job_t *j, const wm_sweep_t *s, wm_error_t 
       {"evaluation", interval, WM_ALIGN_RIGHT, 0},   {"", NULL, WM_ALIGN_LEFT, 0},
       {"linear | routed", NULL, WM_ALIGN_LEFT, 0}};
   wm_table_t *t;
-  wm_status_t status = wm_table_create(columns, 7, &t, err);
+  wm_status_t status = wm_table_create(columns, 8, &t, err);
   if (status != WM_OK)
     return status;
   for (int64_t b = 0; b < j->n_budgets; b++) {
@@ -225,6 +225,7 @@ static wm_status_t print_chosen(const job_t *j, const wm_sweep_t *s, wm_error_t 
     wm_interval_text(e->low, e->high, bounds, sizeof bounds);
     wm_table_float(t, j->budgets[b]);
     wm_table_float(t, v > 0 ? wm_sweep_flops(s, v).saved_pct : 0);
+    wm_table_float(t, v > 0 ? wm_sweep_flops(s, v).saved_body_pct : 0);
     wm_table_float(t, j->found.cost[plan]);
     wm_table_float(t, e->delta);
     wm_table_text(t, bounds);
