@@ -212,17 +212,16 @@ static wm_status_t measure_singles(search_t *s, wm_error_t *err) {
   for (int64_t l = 0; l < L; l++)
     for (int32_t o = 1; o <= s->problem->n_options[l]; o++)
       s->batch[number(s, l, o) * L + l] = o;
-  status = measure_new(s, s->batch, n, err);
-  for (int64_t i = 0; i < n && status == WM_OK; i++) {
-    s->cost[i] = a->cost[1 + i];
-    s->saved[i] = a->saved[1 + i];
-  }
-  return status;
+  return measure_new(s, s->batch, n, err);
 }
 
+/* Each descent begins with what is known of single layers, so that it takes the steps of the one
+ * before, which need no measuring, until the budget makes a difference. */
 static wm_status_t descend(search_t *s, double budget, wm_error_t *err) {
   wm_status_t status = WM_OK;
   int64_t at = 0;
+  memcpy(s->cost, s->all->cost + 1, (size_t)s->first[s->all->n_layers] * sizeof *s->cost);
+  memcpy(s->saved, s->all->saved + 1, (size_t)s->first[s->all->n_layers] * sizeof *s->saved);
   for (int64_t next = 0; next >= 0 && status == WM_OK && !exhausted(s);) {
     status = step(s, at, budget, &next, err);
     at = next;
