@@ -208,13 +208,16 @@ static wm_status_t print_chosen(const job_t *j, const wm_sweep_t *s, wm_error_t 
   char interval[48];
   snprintf(interval, sizeof interval, "%.4g %% interval",
            100 * j->evaluation.options.bootstrap.confidence);
-  const wm_column_t columns[] = {
-      {"budget", "%", WM_ALIGN_RIGHT, -4},           {"saved", "% FLOPs", WM_ALIGN_RIGHT, 2},
-      {"delta", "validation, %", WM_ALIGN_RIGHT, 3}, {"delta", "evaluation, %", WM_ALIGN_RIGHT, 3},
-      {"evaluation", interval, WM_ALIGN_RIGHT, 0},   {"", NULL, WM_ALIGN_LEFT, 0},
-      {"linear | routed", NULL, WM_ALIGN_LEFT, 0}};
+  const wm_column_t columns[] = {{"budget", "%", WM_ALIGN_RIGHT, -4},
+                                 {"saved", "% FLOPs", WM_ALIGN_RIGHT, 2},
+                                 {"saved", "without head, %", WM_ALIGN_RIGHT, 2},
+                                 {"delta", "validation, %", WM_ALIGN_RIGHT, 3},
+                                 {"delta", "evaluation, %", WM_ALIGN_RIGHT, 3},
+                                 {"evaluation", interval, WM_ALIGN_RIGHT, 0},
+                                 {"", NULL, WM_ALIGN_LEFT, 0},
+                                 {"linear | routed", NULL, WM_ALIGN_LEFT, 0}};
   wm_table_t *t;
-  wm_status_t status = wm_table_create(columns, 8, &t, err);
+  wm_status_t status = wm_table_create(columns, sizeof columns / sizeof columns[0], &t, err);
   if (status != WM_OK)
     return status;
   for (int64_t b = 0; b < j->n_budgets; b++) {
