@@ -25,7 +25,9 @@
 static wm_gate_source_t source_of(const wm_text_t *text, const wm_sweep_t *losses) {
   return (wm_gate_source_t){.blocks = &text->blocks,
                             .ids = wm_tokens_ids(text->tokens),
-                            .nll = losses != NULL ? losses->nll.data : NULL};
+                            .nll = losses != NULL ? losses->nll.data : NULL,
+                            .unit = losses != NULL ? losses->units : NULL,
+                            .n_units = losses != NULL ? losses->n_units : 0};
 }
 
 /* Collective. An empty set. */
@@ -286,6 +288,7 @@ static wm_status_t prepare_losses(wm_gate_job_t *j, wm_error_t *err) {
   j->heldout_losses.name = j->heldout_name;
   WM_TRY(wm_losses_prepare(&j->fit_losses, err));
   WM_TRY(wm_losses_prepare(&j->heldout_losses, err));
+  j->options.fit.bootstrap = j->heldout_losses.options.bootstrap;
 cleanup:
   return status;
 }

@@ -27,6 +27,7 @@ static void add_linear_row(wm_table_t *t, const wm_sweep_t *heldout, int64_t lay
   wm_table_text(t, "all linear");
   wm_table_float(t, NAN);
   wm_table_float(t, NAN);
+  wm_table_text(t, "-");
   wm_table_float(t, NAN);
   add_effect(t, heldout, v);
   wm_table_text(t, "");
@@ -44,6 +45,10 @@ static void add_gate_row(wm_table_t *t, const wm_gate_job_t *j, const wm_sweep_t
   wm_table_text(t, label);
   wm_table_float(t, wm_gate_has_score(g->kind) ? c->threshold : NAN);
   wm_table_float(t, g->report.auc_heldout);
+  if (isnan(g->report.auc_low))
+    wm_table_text(t, "-");
+  else
+    wm_table_textf(t, "[%.3f, %.3f]", g->report.auc_low, g->report.auc_high);
   wm_table_float(t, c->threshold == g->threshold ? g->report.accuracy_heldout : NAN);
   add_effect(t, routed, v);
   wm_table_text(t, chosen ? "chosen" : "");
@@ -90,17 +95,13 @@ wm_status_t wm_gate_print(const wm_gate_job_t *j, const wm_sweep_t *heldout,
   char interval[32];
   snprintf(interval, sizeof interval, "%.4g %% interval",
            100 * j->routed_losses.options.bootstrap.confidence);
-  const wm_column_t columns[] = {{"layer", NULL, WM_ALIGN_RIGHT, 0},
-                                 {"gate", NULL, WM_ALIGN_LEFT, 0},
-                                 {"threshold", NULL, WM_ALIGN_RIGHT, 2},
-                                 {"AUC", "held out", WM_ALIGN_RIGHT, 4},
-                                 {"accuracy", "held out", WM_ALIGN_RIGHT, 4},
-                                 {"routed", "%", WM_ALIGN_RIGHT, 1},
-                                 {"PPL", NULL, WM_ALIGN_RIGHT, 3},
-                                 {"delta", "%", WM_ALIGN_RIGHT, 3},
-                                 {"delta", interval, WM_ALIGN_RIGHT, 0},
-                                 {"", NULL, WM_ALIGN_LEFT, 0},
-                                 {"note", NULL, WM_ALIGN_LEFT, 0}};
+  const wm_column_t columns[] = {
+      {"layer", NULL, WM_ALIGN_RIGHT, 0},     {"gate", NULL, WM_ALIGN_LEFT, 0},
+      {"threshold", NULL, WM_ALIGN_RIGHT, 2}, {"AUC", "held out", WM_ALIGN_RIGHT, 4},
+      {"AUC", interval, WM_ALIGN_RIGHT, 0},   {"accuracy", "held out", WM_ALIGN_RIGHT, 4},
+      {"routed", "%", WM_ALIGN_RIGHT, 1},     {"PPL", NULL, WM_ALIGN_RIGHT, 3},
+      {"delta", "%", WM_ALIGN_RIGHT, 3},      {"delta", interval, WM_ALIGN_RIGHT, 0},
+      {"", NULL, WM_ALIGN_LEFT, 0},           {"note", NULL, WM_ALIGN_LEFT, 0}};
   wm_table_t *t;
   wm_status_t status = wm_table_create(columns, sizeof columns / sizeof columns[0], &t, err);
   if (status != WM_OK)

@@ -1,9 +1,6 @@
-#include "wanamaker/measure/gate_fit.h"
-
+#include "gate_fit_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/measure/design.h"
-#include "wanamaker/measure/inference.h"
-#include "wanamaker/measure/labels.h"
 #include "wanamaker/measure/logistic.h"
 
 #include <inttypes.h>
@@ -11,35 +8,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Positions with what is derived from their losses. */
-typedef struct {
-  const wm_gate_rows_t *rows; /* NULL: there are none */
-  double *delta;              /* [N] */
-  int8_t *label;              /* [N] */
-  double *score;              /* [N] of the gate in work */
-  wm_labels_t labels;
-} text_t;
-
-/* A layer in work. */
-typedef struct {
-  const wm_comm_t *comm;
-  const wm_gate_fit_options_t *options;
-  wm_gates_t *gates;
-  int64_t layer, d, k; /* k: components that there are, at most gates->k */
-  text_t fit, heldout;
-  /* the fit's rows of this rank whose delta is finite */
-  int64_t n, total;             /* of this rank, of all */
-  int64_t *index;               /* [n] rows of fit.rows */
-  int8_t *label;                /* [n] */
-  int64_t constant;             /* features */
-  double *mean, *scale;         /* [d] */
-  double *components;           /* [gates->k, d] */
-  double *variance;             /* [gates->k] */
-  double *projected;            /* [n, k] */
-  double *column;               /* [n, k] scratch: inputs of small regressions */
-  double *weight, *coefficient; /* [d], [max(d, k)] of the gate in work */
-} work_t;
 
 int64_t wm_gate_fit_components(const wm_gate_fit_options_t *o, int64_t d) {
   int64_t most = 0;
@@ -66,7 +34,7 @@ static wm_status_t doubles(double **out, int64_t n, wm_error_t *err) {
   return status;
 }
 
-static wm_status_t open_text(text_t *t, const wm_gate_rows_t *rows, wm_error_t *err) {
+static wm_status_t open_text(wm_gate_text_t *t, const wm_gate_rows_t *rows, wm_error_t *err) {
   wm_status_t status;
   void *memory;
   if (rows == NULL)
@@ -81,19 +49,19 @@ cleanup:
   return status;
 }
 
-static void close_text(text_t *t) {
+static void close_text(wm_gate_text_t *t) {
   free(t->delta);
   free(t->score);
   free(t->label);
 }
 
-static void set_labels(text_t *t, double threshold) {
+static void set_labels(wm_gate_text_t *t, double threshold) {
   for (int64_t i = 0; t->rows != NULL && i < t->rows->total; i++)
     t->label[i] = wm_label_of(t->delta[i], threshold);
 }
 
 /* The fit's rows that have a label. */
-static void select_rows(work_t *w) {
+static void select_rows(wm_gate_work_t *w) {
   const wm_gate_rows_t *rows = w->fit.rows;
   for (int64_t i = 0; i < rows->n; i++) {
     int8_t label = w->fit.label[rows->place[i]];
@@ -104,8 +72,8 @@ static void select_rows(work_t *w) {
   }
 }
 
-static wm_status_t open_work(work_t *w, const wm_gate_rows_t *fit, const wm_gate_rows_t *heldout,
-                             wm_error_t *err) {
+static wm_status_t open_work(wm_gate_work_t *w, const wm_gate_rows_t *fit,
+                             const wm_gate_rows_t *heldout, wm_error_t *err) {
   const int64_t d = w->d, k = w->gates->k;
   wm_status_t status;
   void *memory;
@@ -133,7 +101,7 @@ cleanup:
   return status;
 }
 
-static void close_work(work_t *w) {
+static void close_work(wm_gate_work_t *w) {
   close_text(&w->fit);
   close_text(&w->heldout);
   free(w->index);
@@ -151,7 +119,7 @@ static void close_work(work_t *w) {
 /* --- what all gates of a layer share ------------------------------------------------------------
  */
 
-static wm_design_t standardised(const work_t *w) {
+static wm_design_t standardised(const wm_gate_work_t *w) {
   return (wm_design_t){.n = w->n,
                        .k = w->d,
                        .x = w->fit.rows->x,
@@ -161,7 +129,7 @@ static wm_design_t standardised(const work_t *w) {
 }
 
 /* Standardisation and principal components. Collective. */
-static wm_status_t prepare(work_t *w, wm_error_t *err) {
+static wm_status_t prepare(wm_gate_work_t *w, wm_error_t *err) {
   const wm_design_t x = standardised(w);
   wm_status_t status = WM_OK;
   wm_design_standardize(w->comm->world, &x, w->mean, w->scale, &w->constant, &w->total);
@@ -176,11 +144,7 @@ cleanup:
   return status;
 }
 
-static double share(int64_t part, int64_t whole) {
-  return whole > 0 ? (double)part / (double)whole : NAN;
-}
-
-static wm_status_t describe(const work_t *w, wm_error_t *err) {
+static wm_status_t describe(const wm_gate_work_t *w, wm_error_t *err) {
   const wm_labels_t *l = &w->fit.labels, *h = &w->heldout.labels;
   const bool components = w->gates->k > 0;
   const wm_gate_layer_t layer = {.layer = w->layer,
@@ -189,8 +153,8 @@ static wm_status_t describe(const work_t *w, wm_error_t *err) {
                                  .positions_heldout = h->positions,
                                  .dropped_heldout = h->dropped,
                                  .label_threshold = l->threshold,
-                                 .label_share = share(l->ones, l->positions),
-                                 .better_share = share(l->better, l->positions),
+                                 .label_share = wm_gate_share(l->ones, l->positions),
+                                 .better_share = wm_gate_share(l->better, l->positions),
                                  .label_quartile = l->quartile,
                                  .mean = w->mean,
                                  .scale = w->scale,
@@ -217,7 +181,7 @@ static void add_note(wm_gate_t *g, const char *format, ...) {
 }
 
 /* Says the same at every position, as the labels do. */
-static void make_constant(const work_t *w, wm_gate_t *g) {
+static void make_constant(const wm_gate_work_t *w, wm_gate_t *g) {
   const double ones = (double)w->fit.labels.ones, all = (double)w->fit.labels.positions;
   memset(w->weight, 0, (size_t)w->d * sizeof *w->weight);
   memset(w->coefficient, 0, (size_t)w->d * sizeof *w->coefficient);
@@ -225,7 +189,7 @@ static void make_constant(const work_t *w, wm_gate_t *g) {
   g->bias = log((ones + 0.5) / (all - ones + 0.5));
 }
 
-static bool all_equal(const text_t *t) {
+static bool all_equal(const wm_gate_text_t *t) {
   double low = INFINITY, high = -INFINITY;
   for (int64_t i = 0; i < t->rows->total; i++)
     if (isfinite(t->delta[i])) {
@@ -236,7 +200,7 @@ static bool all_equal(const text_t *t) {
 }
 
 /* Are there two classes to tell apart? If not, the gate says why. */
-static bool can_fit(const work_t *w, wm_gate_t *g) {
+static bool can_fit(const wm_gate_work_t *w, wm_gate_t *g) {
   const wm_labels_t *l = &w->fit.labels;
   if (l->positions == 0)
     add_note(g, "no delta is finite");
@@ -251,8 +215,8 @@ static bool can_fit(const work_t *w, wm_gate_t *g) {
 
 /* w->coefficient and *intercept. A regression that fails leaves a constant gate and its reason.
  * Collective. */
-static wm_status_t regress(work_t *w, const wm_design_t *design, wm_gate_t *g, double *intercept,
-                           bool *fitted, wm_error_t *err) {
+static wm_status_t regress(wm_gate_work_t *w, const wm_design_t *design, wm_gate_t *g,
+                           double *intercept, bool *fitted, wm_error_t *err) {
   wm_logistic_t r;
   *fitted = false;
   if (!can_fit(w, g))
@@ -269,7 +233,7 @@ static wm_status_t regress(work_t *w, const wm_design_t *design, wm_gate_t *g, d
 }
 
 /* weight, bias in raw x of `coefficient` on the standardised x. */
-static void fold(work_t *w, const double *coefficient, double intercept, wm_gate_t *g) {
+static void fold(wm_gate_work_t *w, const double *coefficient, double intercept, wm_gate_t *g) {
   g->bias = intercept;
   for (int64_t j = 0; j < w->d; j++) {
     w->weight[j] = coefficient[j] / w->scale[j];
@@ -277,14 +241,14 @@ static void fold(work_t *w, const double *coefficient, double intercept, wm_gate
   }
 }
 
-static void note_features(const work_t *w, wm_gate_t *g) {
+static void note_features(const wm_gate_work_t *w, wm_gate_t *g) {
   if (w->constant > 0)
     add_note(g, "%" PRId64 " constant feature%s", w->constant, w->constant > 1 ? "s" : "");
   if (w->total > 0 && w->total < w->d)
     add_note(g, "%" PRId64 " positions for %" PRId64 " features", w->total, w->d);
 }
 
-static wm_status_t fit_linear(work_t *w, wm_gate_t *g, wm_error_t *err) {
+static wm_status_t fit_linear(wm_gate_work_t *w, wm_gate_t *g, wm_error_t *err) {
   const wm_design_t x = standardised(w);
   double intercept;
   bool fitted;
@@ -300,13 +264,13 @@ static wm_status_t fit_linear(work_t *w, wm_gate_t *g, wm_error_t *err) {
 }
 
 /* Columns first .. first + count - 1 of the projections, side by side. */
-static wm_design_t some_components(const work_t *w, int64_t first, int64_t count) {
+static wm_design_t some_components(const wm_gate_work_t *w, int64_t first, int64_t count) {
   for (int64_t i = 0; i < w->n; i++)
     memcpy(w->column + i * count, w->projected + i * w->k + first, (size_t)count * sizeof(double));
   return (wm_design_t){.n = w->n, .k = count, .z = w->column};
 }
 
-static wm_status_t fit_components(work_t *w, wm_gate_t *g, wm_error_t *err) {
+static wm_status_t fit_components(wm_gate_work_t *w, wm_gate_t *g, wm_error_t *err) {
   const bool alone = g->kind == WM_GATE_COMPONENT;
   const int64_t wanted = g->components;
   g->components = wanted < w->k ? wanted : w->k > 1 ? w->k : 1;
@@ -344,7 +308,7 @@ static wm_status_t fit_components(work_t *w, wm_gate_t *g, wm_error_t *err) {
   return status;
 }
 
-static wm_status_t fit_feature(work_t *w, wm_gate_t *g, wm_error_t *err) {
+static wm_status_t fit_feature(wm_gate_work_t *w, wm_gate_t *g, wm_error_t *err) {
   const wm_design_t f = {.n = w->n, .k = 1, .z = w->column};
   double mean, scale, intercept;
   int64_t constant, total;
@@ -367,69 +331,11 @@ static wm_status_t fit_feature(work_t *w, wm_gate_t *g, wm_error_t *err) {
   return status;
 }
 
-/* --- reports ------------------------------------------------------------------------------------
+/* --- references ---------------------------------------------------------------------------------
  */
 
-static double routed_part(const text_t *t, double least) {
-  int64_t routed = 0;
-  for (int64_t i = 0; i < t->rows->total; i++)
-    routed += t->score[i] > least;
-  return share(routed, t->rows->total);
-}
-
-/* Pearson's correlation over positions whose delta is finite; the arrays are packed in place. */
-static double correlation(const text_t *t, double *score, double *delta) {
-  int64_t n = 0;
-  for (int64_t i = 0; i < t->rows->total; i++)
-    if (t->label[i] != WM_LABEL_NONE) {
-      score[n] = t->score[i];
-      delta[n++] = t->delta[i];
-    }
-  return wm_pearson(score, delta, n);
-}
-
-/* Scores of gate number `gate` at all positions of a text, and what they are worth. Collective. */
-static wm_status_t judge(const work_t *w, text_t *t, int64_t gate, double *auc, double *accuracy,
-                         double *routed, double *r, wm_error_t *err) {
-  const double least = wm_gate_logit(w->gates->gates[gate].threshold);
-  void *memory = NULL, *local = NULL;
-  *auc = *accuracy = *routed = *r = NAN;
-  if (t->rows == NULL)
-    return WM_OK;
-  const int64_t n = t->rows->total;
-  wm_status_t status = wm_alloc(&memory, 2 * n, sizeof(double), "scores", err);
-  if (status == WM_OK)
-    status = wm_alloc(&local, t->rows->n, sizeof(double), "scores", err);
-  WM_TRY(wm_agree(w->comm->world, status, err));
-  wm_gates_score(w->gates, gate, t->rows->x, t->rows->n, local);
-  memset(t->score, 0, (size_t)n * sizeof *t->score);
-  for (int64_t i = 0; i < t->rows->n; i++)
-    t->score[t->rows->place[i]] = ((double *)local)[i];
-  wm_sum_f64(w->comm->world, t->score, n); /* one rank's each: exact */
-  WM_TRY(wm_agree(w->comm->world, wm_auc(t->score, t->label, n, auc, err), err));
-  *accuracy = wm_accuracy(t->score, t->label, n, least);
-  *routed = routed_part(t, least);
-  *r = correlation(t, memory, (double *)memory + n);
-cleanup:
-  free(memory);
-  free(local);
-  return status;
-}
-
-/* The last gate of the set. Collective. */
-static wm_status_t report_scored(work_t *w, wm_error_t *err) {
-  const int64_t gate = w->gates->n - 1;
-  wm_gate_report_t *r = &w->gates->gates[gate].report;
-  wm_status_t status;
-  WM_TRY(judge(w, &w->fit, gate, &r->auc, &r->accuracy, &r->routed, &r->r_delta, err));
-  WM_TRY(judge(w, &w->heldout, gate, &r->auc_heldout, &r->accuracy_heldout, &r->routed_heldout,
-               &r->r_delta_heldout, err));
-cleanup:
-  return status;
-}
-
 /* What the layer's linear gate routes. */
-static double linear_fraction(const work_t *w) {
+static double linear_fraction(const wm_gate_work_t *w) {
   for (int64_t i = 0; i < w->gates->n; i++) {
     const wm_gate_t *g = &w->gates->gates[i];
     if (g->layer == w->layer && g->kind == WM_GATE_LINEAR)
@@ -438,7 +344,7 @@ static double linear_fraction(const work_t *w) {
   return NAN;
 }
 
-static void set_random(const work_t *w, wm_gate_t *g) {
+static void set_random(const wm_gate_work_t *w, wm_gate_t *g) {
   double fraction = linear_fraction(w);
   g->fraction = isnan(fraction) ? 0.5 : fraction;
   g->seed = w->options->seed;
@@ -447,13 +353,13 @@ static void set_random(const work_t *w, wm_gate_t *g) {
     add_note(g, "no linear gate: one half");
 }
 
-static void set_oracle(const work_t *w, wm_gate_t *g) {
+static void set_oracle(const wm_gate_work_t *w, wm_gate_t *g) {
   const wm_labels_t *l = &w->fit.labels, *h = &w->heldout.labels;
-  g->report.routed = share(l->better, l->positions + l->dropped);
-  g->report.routed_heldout = share(h->better, h->positions + h->dropped);
+  g->report.routed = wm_gate_share(l->better, l->positions + l->dropped);
+  g->report.routed_heldout = wm_gate_share(h->better, h->positions + h->dropped);
 }
 
-static wm_status_t fit_gate(work_t *w, const wm_gate_spec_t *spec, double *linear_score,
+static wm_status_t fit_gate(wm_gate_work_t *w, const wm_gate_spec_t *spec, double *linear_score,
                             wm_error_t *err) {
   wm_gate_t g = {.layer = w->layer,
                  .kind = spec->kind,
@@ -477,7 +383,7 @@ static wm_status_t fit_gate(work_t *w, const wm_gate_spec_t *spec, double *linea
   if (status == WM_OK)
     status = wm_agree(w->comm->world, wm_gates_add(w->gates, &g, err), err);
   if (status == WM_OK && wm_gate_has_score(g.kind))
-    status = report_scored(w, err);
+    status = wm_gate_report(w, err);
   if (status == WM_OK && g.kind == WM_GATE_LINEAR && linear_score != NULL)
     memcpy(linear_score, w->fit.score, (size_t)w->fit.rows->total * sizeof *linear_score);
   return status;
@@ -486,7 +392,8 @@ static wm_status_t fit_gate(work_t *w, const wm_gate_spec_t *spec, double *linea
 wm_status_t wm_gate_fit_layer(const wm_comm_t *comm, int64_t layer, const wm_gate_rows_t *fit,
                               const wm_gate_rows_t *heldout, const wm_gate_fit_options_t *options,
                               wm_gates_t *gates, double *linear_score, wm_error_t *err) {
-  work_t w = {.comm = comm, .options = options, .gates = gates, .layer = layer, .d = gates->d};
+  wm_gate_work_t w = {
+      .comm = comm, .options = options, .gates = gates, .layer = layer, .d = gates->d};
   wm_status_t status;
   for (int64_t i = 0; linear_score != NULL && i < fit->total; i++)
     linear_score[i] = NAN;

@@ -202,7 +202,9 @@ static wm_gate_rows_t rows_of(const text_t *t, int64_t first, int64_t index) {
                           .place = t->features.place,
                           .total = n,
                           .full = t->source->nll,
-                          .linear = t->source->nll + (1 + index) * n};
+                          .linear = t->source->nll + (1 + index) * n,
+                          .unit = t->source->unit,
+                          .n_units = t->source->n_units};
 }
 
 /* Layer number `index` of the options; the group begins at `first`. Collective. */

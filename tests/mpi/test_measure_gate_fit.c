@@ -2,7 +2,9 @@
  * ranks; and what degenerate losses and features make of them. */
 #include "test_measure_fixture.h"
 
+#include "wanamaker/measure/auc.h"
 #include "wanamaker/measure/gate_fit.h"
+#include "wanamaker/measure/inference.h"
 #include "wanamaker/measure/labels.h"
 
 #include <math.h>
@@ -402,6 +404,48 @@ static void auc_by_hand(void **state) {
   assert_true(isnan(wm_accuracy(score, label, 0, 0)));
 }
 
+/* The interval, stated anew: whole positions of the drawn units, the AUC of all of them. */
+static void auc_interval_by_repetition(void **state) {
+  (void)state;
+  enum { N = 120, UNITS = 15, R = 200 };
+  const wm_bootstrap_t b = {.resamples = R, .seed = 3, .confidence = 0.9};
+  const wm_rng_t rng = {8, 1};
+  double score[N], drawn_score[N * UNITS], auc[R], low, high, expected_low, expected_high;
+  int8_t label[N], drawn_label[N * UNITS];
+  int32_t unit[N];
+  for (int i = 0; i < N; i++) {
+    score[i] = floor(8 * wm_rng_uniform(rng, (uint64_t)i)); /* with ties */
+    label[i] =
+        i % 11 == 0 ? WM_LABEL_NONE : score[i] + 3 * wm_rng_normal(rng, 200 + (uint64_t)i) > 4;
+    unit[i] = i / 8;
+    if (unit[i] == 4) /* of a unit without labels nothing is drawn */
+      label[i] = WM_LABEL_NONE;
+  }
+  for (int r = 0; r < R; r++) {
+    int64_t n = 0;
+    for (int j = 0; j < UNITS - 1; j++) {
+      int32_t u = (int32_t)wm_rng_below((wm_rng_t){b.seed, (uint64_t)r}, (uint64_t)j, UNITS - 1);
+      u += u >= 4;
+      for (int i = 0; i < N; i++)
+        if (unit[i] == u) {
+          drawn_score[n] = score[i];
+          drawn_label[n++] = label[i];
+        }
+    }
+    OK(wm_auc(drawn_score, drawn_label, n, &auc[r], err));
+  }
+  wm_percentile_interval(auc, R, b.confidence, &expected_low, &expected_high);
+  OK(wm_auc_interval(world->world, score, label, unit, N, UNITS, &b, &low, &high, err));
+  assert_true(fabs(low - expected_low) < 1e-14 && fabs(high - expected_high) < 1e-14);
+  assert_true(low > 0.5 && high < 1 && high - low > 0.05);
+  score[0] = score[1] = NAN;
+  OK(wm_auc_interval(world->world, score, label, unit, N, UNITS, &b, &low, &high, err));
+  assert_true(isnan(low) && isnan(high));
+  memset(unit, 0, sizeof unit);
+  OK(wm_auc_interval(world->world, score + 8, label + 8, unit, N - 8, 1, &b, &low, &high, err));
+  assert_true(isnan(low) && isnan(high));
+}
+
 int main(int argc, char **argv) {
   int provided;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
@@ -412,6 +456,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(labels_by_hand),
       cmocka_unit_test(auc_by_hand),
+      cmocka_unit_test(auc_interval_by_repetition),
       CASE(agrees_with_scikit_learn, "plain"),
       CASE(agrees_with_scikit_learn, "quartile"),
       CASE(agrees_with_scikit_learn, "wide"),

@@ -129,8 +129,8 @@ static wm_gate_pass_options_t options(void) {
 
 static wm_gates_t *run(const wm_comm_t *comm, wm_model_t *model, const wm_gate_pass_options_t *o,
                        wm_gate_ends_t *ends) {
-  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, S.fit_nll};
-  const wm_gate_source_t heldout = {&S.heldout_blocks, S.ids, S.heldout_nll};
+  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, S.fit_nll, NULL, 0};
+  const wm_gate_source_t heldout = {&S.heldout_blocks, S.ids, S.heldout_nll, NULL, 0};
   wm_gates_t *gates = NULL;
   OK(wm_gates_create(LAYERS, wm_model_arch(model)->d_model, 2, &gates, err));
   OK(wm_gate_pass_run(comm, model, &fit, &heldout, o, NULL, gates, ends, err));
@@ -185,8 +185,8 @@ static void ranks_agree(void **state) {
 static void passes_change_nothing(void **state) {
   wm_model_t *model = open_demo(S.world, *state, WM_COMPUTE_F32, false);
   const int64_t d = wm_model_arch(model)->d_model, n = S.fit.n_predicted;
-  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, NULL};
-  const wm_gate_source_t heldout = {&S.heldout_blocks, S.ids, NULL};
+  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, NULL, NULL, 0};
+  const wm_gate_source_t heldout = {&S.heldout_blocks, S.ids, NULL, NULL, 0};
   wm_gate_pass_options_t o = options();
   wm_gate_ends_t whole_ends[LAYERS], ends[LAYERS];
   wm_gate_pass_plan_t plan;
@@ -220,7 +220,7 @@ static void passes_change_nothing(void **state) {
 
 static void too_little_memory(void **state) {
   wm_model_t *model = open_demo(S.world, *state, WM_COMPUTE_F32, false);
-  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, NULL};
+  const wm_gate_source_t fit = {&S.fit_blocks, S.ids, NULL, NULL, 0};
   wm_gate_pass_options_t o = options();
   wm_gate_pass_plan_t plan;
   wm_error_t err = {0};

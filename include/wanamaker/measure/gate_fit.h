@@ -17,6 +17,7 @@
 
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/gates.h"
+#include "wanamaker/measure/statistics.h"
 #include "wanamaker/par/comm.h"
 
 #include <stdint.h>
@@ -29,21 +30,23 @@ typedef struct {
 typedef struct {
   const wm_gate_spec_t *specs; /* [n_specs] gates of a layer, in this order; random behind linear */
   int64_t n_specs;
-  double C;         /* inverse penalty */
-  double threshold; /* default of p_linear */
-  uint64_t seed;    /* random */
-  int block;        /* of block-cyclic matrices */
+  double C;                 /* inverse penalty */
+  double threshold;         /* default of p_linear */
+  uint64_t seed;            /* random */
+  int block;                /* of block-cyclic matrices */
+  wm_bootstrap_t bootstrap; /* of the held-out AUC; resamples = 0: no interval */
 } wm_gate_fit_options_t;
 
 /* Positions of one text for one layer; all pointers are borrowed. */
 typedef struct {
-  int64_t n;            /* rows of this rank */
-  const float *x;       /* [n, D] MLP inputs */
-  const int64_t *place; /* [n] numbers of their predictions, each once among all ranks */
-  int64_t total;        /* N: predictions of the text */
-  const float *full,
-      *linear; /* [N] losses of full model and of the layer's surrogate, on every rank
-                */
+  int64_t n;                  /* rows of this rank */
+  const float *x;             /* [n, D] MLP inputs */
+  const int64_t *place;       /* [n] numbers of their predictions, each once among all ranks */
+  int64_t total;              /* N: predictions of the text */
+  const float *full, *linear; /* [N] losses of full model and of the layer's surrogate: whole on
+                               * every rank, like unit */
+  const int32_t *unit;        /* [N] bootstrap units; NULL: no interval of the AUC */
+  int64_t n_units;
 } wm_gate_rows_t;
 
 /* Most components of the specs, for wm_gates_create; at most d. */

@@ -32,8 +32,10 @@ typedef struct {
 /* A text with its losses. All pointers are borrowed. */
 typedef struct {
   const wm_blocks_t *blocks;
-  const int32_t *ids; /* of its corpus */
-  const float *nll;   /* [1 + n_layers, N] of the full model, then of each layer's surrogate */
+  const int32_t *ids;  /* of its corpus */
+  const float *nll;    /* [1 + n_layers, N] of the full model, then of each layer's surrogate */
+  const int32_t *unit; /* [N] bootstrap units; NULL: the AUC gets no interval */
+  int64_t n_units;
 } wm_gate_source_t;
 
 /* Token types (of the input, method.md, section 7) whose positions have the highest and the lowest
