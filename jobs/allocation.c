@@ -171,10 +171,12 @@ static wm_status_t put_ints(wm_h5_t *file, const wm_comm_t *comm, const char *pa
 
 static wm_status_t write_options(const wm_options_t *o, const wm_comm_t *comm, wm_h5_t *file,
                                  wm_error_t *err) {
-  void *memory;
-  wm_status_t status = wm_alloc(&memory, 3 * o->n + 1, sizeof(int64_t), "options", err);
-  int64_t *layer = memory, *gate = layer + o->n;
-  double *threshold = (double *)(gate + o->n);
+  void *integers = NULL, *floats = NULL;
+  wm_status_t status = wm_alloc(&integers, 2 * o->n, sizeof(int64_t), "options", err);
+  if (status == WM_OK)
+    status = wm_alloc(&floats, o->n, sizeof(double), "options", err);
+  int64_t *layer = integers, *gate = layer + o->n;
+  double *threshold = floats;
   WM_TRY(wm_agree(comm->world, status, err));
   for (int64_t i = 0; i < o->n; i++) {
     layer[i] = o->changes[i].layer;
@@ -188,17 +190,20 @@ static wm_status_t write_options(const wm_options_t *o, const wm_comm_t *comm, w
   WM_TRY(put_floats(file, comm, "/options/threshold", o->n, threshold,
                     "[option] surrogate where p_linear is above; NaN without a gate", err));
 cleanup:
-  free(memory);
+  free(integers);
+  free(floats);
   return status;
 }
 
 static wm_status_t write_plans(const wm_allocation_t *a, const wm_comm_t *comm, wm_h5_t *file,
                                wm_error_t *err) {
   const int64_t dims[2] = {a->n, a->n_layers};
-  void *memory;
-  wm_status_t status = wm_alloc(&memory, 2 * a->n, sizeof(int64_t), "plans", err);
-  int64_t *front = memory;
-  double *singles = (double *)(front + a->n);
+  void *integers = NULL, *floats = NULL;
+  wm_status_t status = wm_alloc(&integers, a->n, sizeof(int64_t), "plans", err);
+  if (status == WM_OK)
+    status = wm_alloc(&floats, a->n, sizeof(double), "plans", err);
+  int64_t *front = integers;
+  double *singles = floats;
   WM_TRY(wm_agree(comm->world, status, err));
   for (int64_t i = 0; i < a->n; i++) {
     front[i] = a->front[i];
@@ -215,7 +220,8 @@ static wm_status_t write_plans(const wm_allocation_t *a, const wm_comm_t *comm, 
   WM_TRY(put_ints(file, comm, "/plans/front", a->n, front,
                   "[plan] 1: no other measured plan costs as little and saves as much", err));
 cleanup:
-  free(memory);
+  free(integers);
+  free(floats);
   return status;
 }
 

@@ -7,9 +7,9 @@ source "$(dirname "$0")/program.sh"
 make_text 900 13
 
 run() { # RANKS JOB OUT [SETTING...]
-  run_job "$@" protocol.kind=stream ranges.gates.tokens=[9000,11000] fit.sequential=true \
+  run_job "$@" protocol.kind=stream "ranges.gates.tokens=[9000,11000]" fit.sequential=true \
     gate.kinds='"linear"' sweep.routed="([2,3],[1,4,5])" sweep.divergence=false \
-    allocate.budgets=[2,8] allocate.thresholds=[0.5] allocate.shortlist=3 ||
+    "allocate.budgets=[2,8]" "allocate.thresholds=[0.5]" allocate.shortlist=3 ||
     { cat "$3.log" >&2; fail "$2 on $1 ranks"; }
 }
 
@@ -46,7 +46,7 @@ for data in /plans /options /budgets; do
 done
 h5diff "$one/losses.allocation.h5" "$two/losses.allocation.h5" /nll || fail "losses on 2 ranks"
 
-run_job 1 sweep "$one" protocol.kind=stream ranges.gates.tokens=[9000,11000] \
+run_job 1 sweep "$one" protocol.kind=stream "ranges.gates.tokens=[9000,11000]" \
   sweep.routed="([1,77])" && fail "layer 77 is accepted"
 expect 'sweep.routed: layer 77 does not exist' "$one.log" "no word of layer 77"
 echo "sets are routed, budgets kept, ranks agree"
