@@ -29,8 +29,8 @@ expect 'Pareto front' "$work/allocate.log" "no front"
 expect 'chosen there, reported on evaluation' "$work/allocate.log" "no report"
 
 # Every line of the report: budget, saved, saved without head, delta on validation.
-awk '/^budget/ { table = 1 } table && $1 ~ /^[0-9.]+$/ { n++; if ($4 > $1) exit 1 }
-  END { exit n != 2 }' "$work/allocate.log" || { cat "$work/allocate.log" >&2; fail "a budget is not kept"; }
+awk '/^budget/ { table = 1 } table && $1 ~ /^[0-9.]+$/ { n++; bad += $4 > $1 }
+  END { exit bad > 0 || n != 2 }' "$work/allocate.log" || { cat "$work/allocate.log" >&2; fail "a budget is not kept"; }
 
 run 1 allocate "$one"
 expect 'allocation.h5 is complete for these inputs; skipped' "$one.log" "a second run did something"
