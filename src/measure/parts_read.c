@@ -153,9 +153,12 @@ static void place_counts(const wm_parts_t *p, const part_t *part, int64_t begin,
                          const double (*from)[WM_PART_COUNTS], wm_cell_t *cells) {
   for (int64_t i = 0; i < count && cells != NULL; i++) {
     const int64_t *cell = part->cells[begin + i];
-    if (!wm_parts_has(p, cell[0], cell[1]))
-      cells[wm_parts_cell_of(p, cell[0], cell[1])] =
-          from == NULL ? (wm_cell_t){0} : (wm_cell_t){from[i][0], from[i][1], from[i][2]};
+    if (wm_parts_has(p, cell[0], cell[1]))
+      continue;
+    wm_cell_t counts = {0};
+    if (from != NULL)
+      counts = (wm_cell_t){from[i][0], from[i][1], from[i][2]};
+    cells[wm_parts_cell_of(p, cell[0], cell[1])] = counts;
   }
 }
 

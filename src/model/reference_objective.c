@@ -65,7 +65,8 @@ static void draw_all(const wm_reference_sequence_t *s, int64_t layer) {
 }
 
 static void embed(const wm_reference_sequence_t *s, double *h) {
-  const float *tokens = (const float *)s->model->tokens.data, *positions = s->model->positions;
+  const void *rows = s->model->tokens.data;
+  const float *tokens = rows, *positions = s->model->positions;
   for (int64_t i = 0; i < s->n; i++) {
     draw(s, s->t->options.drop_embedding, 0, WM_DROP_EMBEDDING, i, 0, s->d,
          s->embedding_m + i * s->d);

@@ -197,7 +197,9 @@ float *wm_weights_writable(const wm_weights_t *w, const void *place, const wm_wa
     if (!w->writable || place == NULL || !here)
       continue;
     *want = c;
-    return (float *)((char *)w->window.data + (c->offset >= 0 ? c->offset : c->rows_offset));
+    char *window = w->window.data;
+    void *tensor = window + (c->offset >= 0 ? c->offset : c->rows_offset);
+    return tensor;
   }
   return NULL;
 }
