@@ -31,7 +31,8 @@ double wm_median(double *x, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (!isnan(x[i]))
       x[count++] = x[i];
-  qsort(x, (size_t)count, sizeof *x, compare_doubles);
+  if (count > 0) /* qsort takes no NULL */
+    qsort(x, (size_t)count, sizeof *x, compare_doubles);
   return wm_quantile_sorted(x, count, 0.5);
 }
 
@@ -40,6 +41,8 @@ void wm_percentile_interval(double *x, int64_t n, double confidence, double *low
   for (int64_t i = 0; i < n; i++)
     if (isnan(x[i]))
       return;
+  if (n == 0)
+    return;
   qsort(x, (size_t)n, sizeof *x, compare_doubles);
   *low = wm_quantile_sorted(x, n, 0.5 * (1.0 - confidence));
   *high = wm_quantile_sorted(x, n, 0.5 * (1.0 + confidence));
