@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "../unit/row_order.h"
+
 static wm_comm_t *comm, *self;
 static wm_error_t err;
 
@@ -112,7 +114,9 @@ static void test_sequences_are_shared_out(void **state) {
   run(&alone, 0, 1, expected);
   run(&together, comm->rank, comm->size, nll);
   MPI_Allreduce(MPI_IN_PLACE, nll, SEQUENCES, MPI_DOUBLE, MPI_SUM, comm->world);
-  CHECK(memcmp(nll, expected, sizeof nll) == 0);
+  CHECK(rows_are_told_apart() || memcmp(nll, expected, sizeof nll) == 0);
+  for (int i = 0; i < SEQUENCES; i++) /* sums of eight losses */
+    CHECK(fabs(nll[i] - expected[i]) <= 1e-5 * expected[i]);
   compare(&together, &alone);
   free_trainee(&together);
   free_trainee(&alone);
