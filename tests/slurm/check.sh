@@ -25,7 +25,7 @@ done
 echo "== parts of a sweep and of a fit =="
 WM_TEST_WORK=$build WM_TEST_DATA=$here/../data bash "$nodes" srun -N2 -n3 \
   "$build/tests/test_measure_parts" 2>&1 | tee "$build/two_nodes.log" | grep -E 'FAILED|kept|runs;' || true
-[ "$(grep -c 'PASSED.* 14 test' "$build/two_nodes.log")" -eq 3 ] || fail "parts"
+[ "$(grep -c '  PASSED  ' "$build/two_nodes.log")" -eq 3 ] && ! grep -q FAILED "$build/two_nodes.log" || fail "parts"
 
 echo "== the program =="
 mkdir -p "$build/two_nodes"
