@@ -1,10 +1,10 @@
 /* gate: gates that decide per token whether a layer's surrogate serves (method.md, section 4).
  *
- *   losses.gates.h5, losses.validation.h5   what each layer's surrogate costs at every position
- *   gates.fit.h5                            gates fitted to the first, checked on the second
- *   routed.validation.h5                    losses of the model routed by each gate at each
- * threshold gates.h5                                the gates, with the one that was chosen for
- * each layer
+ *   losses.gates.h5        what each layer's surrogate costs at every position of the gates range
+ *   losses.validation.h5   the same on the validation range
+ *   gates.fit.h5           gates fitted to the first, checked on the second
+ *   routed.validation.h5   losses of the model routed by each gate at each threshold
+ *   gates.h5               the gates, with the one that was chosen for each layer
  *
  * A stage that is complete for the same inputs is skipped. */
 #include "gate.h"

@@ -5,7 +5,8 @@
  *   component   the same on one principal component, as it is
  *   norm, max_abs, kurtosis   the same on the standardised feature
  *   random      no fit: the part that the layer's linear gate routes (of held-out positions, if
- * there are any, else of the fit's); one half without a linear gate oracle      no fit
+ *               there are any, else of the fit's); one half without a linear gate
+ *   oracle      no fit
  *
  * All that is fitted is folded into one weight or scale in raw x and one bias (gates.h), and what
  * is reported is of that. Nothing degenerate fails: one class, deltas that are all equal or not
