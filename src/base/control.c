@@ -15,10 +15,22 @@ static void on_signal(int number) {
   wm_stop_adopt(WITHOUT_SIGNAL + number);
 }
 
+/* A stack for the handler. oneDNN's products keep what they need below the stack pointer, beyond
+ * what a signal leaves alone: a handler that ran on their stack would overwrite it, and the
+ * product's numbers or the heap with it. The kernel hands a process's signals to its first thread,
+ * which is the one that installs the handlers. */
+static void move_handler(void) {
+  enum { SIZE = 1 << 16 }; /* the registers of a CPU with AMX take 11 KiB */
+  static char memory[SIZE];
+  const stack_t stack = {.ss_sp = memory, .ss_size = SIZE};
+  sigaltstack(&stack, NULL);
+}
+
 void wm_stop_install(void) {
   static const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
+  move_handler();
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_ONSTACK};
     if (numbers[i] == SIGINT)
       action.sa_flags |= (int)SA_RESETHAND;
     sigemptyset(&action.sa_mask);

@@ -14,8 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Installs the handlers. System calls go on after a signal. A second SIGINT kills as usual:
- * somebody at a terminal means it. */
+/* Installs the handlers, which run on a stack of their own; to be called by the process's first
+ * thread. System calls go on after a signal. A second SIGINT kills as usual: somebody at a terminal
+ * means it. */
 void wm_stop_install(void);
 void wm_stop_request(void);
 /* Has this process been asked to stop? Ranks may differ: agree before acting (wm_queue does). */
