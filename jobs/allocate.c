@@ -1,12 +1,15 @@
 /* allocate: which layers to linearise or route for a given cost (method.md, section 5). Plans are
  * measured jointly on the validation range; those that are chosen are reported on the evaluation
- * range. */
+ * range. A search that was killed or stopped goes on: plans that are measured are kept in
+ * allocation.plans.h5, and losses of those under way in allocation.parts. */
 #include "allocation.h"
 #include "losses.h"
+#include "plan_log.h"
 #include "stages.h"
 #include "sweep_variants.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
+#include "wanamaker/measure/parts.h"
 #include "wanamaker/measure/sweep.h"
 #include "wanamaker/report/table.h"
 
@@ -25,12 +28,12 @@ typedef struct {
   wm_sweep_options_t sweep;
   const double *budgets;
   int64_t n_budgets;
-  int64_t measured; /* plans so far */
+  wm_plan_log_t log; /* of plans that are measured */
   wm_allocation_t found;
   wm_losses_stage_t evaluation; /* of the chosen plans */
   wm_variants_t chosen;
   int64_t *variant_of; /* [n_budgets] variant of `chosen`; 0: the full model */
-  char path[WM_PATH_SIZE];
+  char path[WM_PATH_SIZE], plans_path[WM_PATH_SIZE], parts[WM_PATH_SIZE];
 } job_t;
 
 /* --- measuring ----------------------------------------------------------------------------------
@@ -63,10 +66,8 @@ cleanup:
   return status;
 }
 
-/* wm_allocate's callback; collective. */
-static wm_status_t measure(void *context, int64_t n, const int32_t *plans, double *cost,
-                           double *saved, wm_error_t *err) {
-  job_t *j = context;
+/* plans[n], none of which is in the log, into it. Collective. */
+static wm_status_t measure_new(job_t *j, int64_t n, const int32_t *plans, wm_error_t *err) {
   const wm_run_t *run = j->in->run;
   wm_variants_t variants = {0};
   wm_sweep_t sweep = {0};
@@ -76,19 +77,82 @@ static wm_status_t measure(void *context, int64_t n, const int32_t *plans, doubl
   if (status == WM_OK)
     status = make_variants(j, n, plans, places, &variants, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
+  j->sweep.parts_key = wm_variants_fingerprint(&variants, j->log.key);
   WM_TRY(wm_sweep_run(run->comm, j->in->model, j->surrogates, &variants, &j->validation->blocks,
                       wm_tokens_ids(j->validation->tokens), &j->sweep, run->log, &sweep, err));
-  for (int64_t i = 0; i < n; i++) {
-    cost[places[i].plan] = sweep.effects[i + 1].delta;
-    saved[places[i].plan] = wm_sweep_flops(&sweep, i + 1).saved_pct;
-  }
-  j->measured += n;
-  wm_log(run->log, WM_LOG_INFO, "allocate: %" PRId64 " plans are measured", j->measured);
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
+    status =
+        wm_plan_log_add(&j->log, plans + places[i].plan * j->options.n_layers,
+                        sweep.effects[i + 1].delta, wm_sweep_flops(&sweep, i + 1).saved_pct, err);
+  WM_TRY(wm_agree(run->comm->world, status, err));
+  WM_TRY(wm_plan_log_keep(&j->log, false, err));
+  wm_parts_remove(run->comm, j->parts);
+  wm_log(run->log, WM_LOG_INFO, "allocate: %" PRId64 " plans are measured", j->log.n);
 cleanup:
   wm_sweep_destroy(&sweep);
   wm_variants_destroy(&variants);
   free(memory);
+  if (status == WM_STOPPED) {
+    wm_error_t why = {0};
+    if (wm_plan_log_keep(&j->log, true, &why) != WM_OK) {
+      *err = why;
+      status = why.status;
+    }
+  }
   return status;
+}
+
+/* wm_allocate's callback; collective. Plans are all different. */
+static wm_status_t measure(void *context, int64_t n, const int32_t *plans, double *cost,
+                           double *saved, wm_error_t *err) {
+  job_t *j = context;
+  const int64_t n_layers = j->options.n_layers;
+  int64_t unknown = 0;
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, n * n_layers, sizeof *plans, "plans", err);
+  WM_TRY(wm_agree(j->in->run->comm->world, status, err));
+  int32_t *list = memory;
+  for (int64_t i = 0; i < n; i++)
+    if (wm_plan_log_find(&j->log, plans + i * n_layers) < 0)
+      memcpy(list + unknown++ * n_layers, plans + i * n_layers, (size_t)n_layers * sizeof *plans);
+  if (unknown > 0)
+    WM_TRY(measure_new(j, unknown, list, err));
+  for (int64_t i = 0; i < n; i++) {
+    const int64_t at = wm_plan_log_find(&j->log, plans + i * n_layers);
+    cost[i] = j->log.cost[at];
+    saved[i] = j->log.saved[at];
+  }
+cleanup:
+  free(memory);
+  return status;
+}
+
+/* Of all that a plan's cost depends on. */
+static uint64_t inputs_key(const job_t *j) {
+  uint64_t keys[4] = {wm_model_fingerprint(j->in->model), wm_surrogates_fingerprint(j->surrogates),
+                      j->gates != NULL ? wm_gates_fingerprint(j->gates) : 0,
+                      (uint64_t)wm_compute_of(j->in->run)};
+  uint64_t h = wm_text_fingerprint(j->validation, wm_hash(keys, sizeof keys, 0));
+  for (int64_t i = 0; i < j->options.n; i++) {
+    const wm_change_t *o = &j->options.changes[i];
+    const double threshold = o->gate >= 0 ? o->threshold : 0;
+    h = wm_hash(&o->layer, sizeof o->layer, h);
+    h = wm_hash(&o->gate, sizeof o->gate, h);
+    h = wm_hash(&threshold, sizeof threshold, h);
+  }
+  return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
+}
+
+/* The same to the last digit: a search is of one build, backend and cut. */
+static uint64_t measurement_key(const job_t *j) {
+  static const char *const digits[] = {"compute.block_tokens", "compute.tile_rows",
+                                       "compute.tile_vocab", "compute.stack_rows", "sweep.group"};
+  uint64_t h = inputs_key(j);
+  for (size_t i = 0; i < sizeof digits / sizeof digits[0]; i++) {
+    const int64_t value = wm_config_int(j->in->run->config, digits[i]);
+    h = wm_hash(&value, sizeof value, h);
+  }
+  return wm_losses_parts_key(j->in->run, h);
 }
 
 static wm_status_t search(job_t *j, uint64_t key, wm_error_t *err) {
@@ -102,6 +166,9 @@ static wm_status_t search(job_t *j, uint64_t key, wm_error_t *err) {
       .max_measurements = wm_config_int(run->config, "allocate.max_plans")};
   wm_h5_t *file = NULL;
   wm_status_t status;
+  WM_TRY(wm_plan_log_open(j->in, j->plans_path, measurement_key(j),
+                          60 * wm_config_float(run->config, "checkpoint.minutes"),
+                          j->options.n_layers, &j->log, err));
   WM_TRY(wm_h5_create(run->comm->world, j->path, &file, err));
   WM_TRY(wm_allocate(&problem, measure, j, &j->found, err));
   WM_TRY(
@@ -111,8 +178,10 @@ static wm_status_t search(job_t *j, uint64_t key, wm_error_t *err) {
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));
+  wm_plan_log_remove(&j->log);
   wm_log(run->log, WM_LOG_INFO, "allocate: wrote %s", j->path);
 cleanup:
+  wm_plan_log_destroy(&j->log);
   wm_h5_close(file);
   return status;
 }
@@ -248,20 +317,9 @@ static uint64_t stage_key(const job_t *j) {
   const wm_config_t *c = j->in->run->config;
   const int64_t limits[2] = {wm_config_int(c, "allocate.shortlist"),
                              wm_config_int(c, "allocate.max_plans")};
-  uint64_t keys[4] = {wm_model_fingerprint(j->in->model), wm_surrogates_fingerprint(j->surrogates),
-                      j->gates != NULL ? wm_gates_fingerprint(j->gates) : 0,
-                      (uint64_t)wm_compute_of(j->in->run)};
-  uint64_t h = wm_text_fingerprint(j->validation, wm_hash(keys, sizeof keys, 0));
-  for (int64_t i = 0; i < j->options.n; i++) {
-    const wm_change_t *o = &j->options.changes[i];
-    const double threshold = o->gate >= 0 ? o->threshold : 0;
-    h = wm_hash(&o->layer, sizeof o->layer, h);
-    h = wm_hash(&o->gate, sizeof o->gate, h);
-    h = wm_hash(&threshold, sizeof threshold, h);
-  }
+  uint64_t h = inputs_key(j);
   h = wm_hash(j->budgets, (size_t)j->n_budgets * sizeof *j->budgets, h);
-  h = wm_hash(limits, sizeof limits, h);
-  return wm_hash(j->in->run->provenance.version, strlen(j->in->run->provenance.version), h);
+  return wm_hash(limits, sizeof limits, h);
 }
 
 static wm_status_t open_job(job_t *j, wm_error_t *err) {
@@ -270,6 +328,8 @@ static wm_status_t open_job(job_t *j, wm_error_t *err) {
   char surrogates[WM_PATH_SIZE];
   wm_status_t status;
   WM_TRY(wm_output_path(run, "allocation.h5", j->path, err));
+  WM_TRY(wm_output_path(run, "allocation.plans.h5", j->plans_path, err));
+  WM_TRY(wm_output_path(run, "allocation.parts", j->parts, err));
   WM_TRY(wm_output_path(run, "surrogates.h5", surrogates, err));
   WM_TRY(wm_surrogates_open(run->comm, surrogates, arch->n_layers, arch->d_model,
                             wm_config_int(run->config, "compute.tile_rows"), wm_compute_of(run),
@@ -281,7 +341,7 @@ static wm_status_t open_job(job_t *j, wm_error_t *err) {
   j->budgets = wm_config_floats(run->config, "allocate.budgets", &j->n_budgets);
   j->sweep = wm_losses_options(run);
   j->sweep.divergence = false;
-  j->sweep.checkpoint_seconds = 0;
+  j->sweep.parts = j->parts;
   j->sweep.bootstrap.resamples = 1; /* of the search, points alone are wanted */
   j->sweep.bootstrap.unpaired = false;
 cleanup:

@@ -6,7 +6,8 @@
  *   routed.validation.h5   losses of the model routed by each gate at each threshold
  *   gates.h5               the gates, with the one that was chosen for each layer
  *
- * A stage that is complete for the same inputs is skipped. */
+ * A stage that is complete for the same inputs is skipped; one that was killed or stopped goes on
+ * from what it kept in NAME.parts. */
 #include "gate.h"
 
 #include "stages.h"
@@ -103,6 +104,7 @@ static wm_status_t fit(wm_gate_job_t *j, const wm_sweep_t *fit_losses,
     WM_TRY(publish(&j->options.keep, err));
   }
   WM_TRY(publish(&file, err));
+  wm_gate_pass_remove_parts(run->comm, j->fit_parts);
   wm_log(run->log, WM_LOG_INFO, "gates: wrote %s", j->fit_path);
 cleanup:
   wm_h5_close(file);
@@ -134,6 +136,7 @@ static wm_status_t obtain_fit(wm_gate_job_t *j, const wm_sweep_t *heldout, wm_er
   if (j->fit_complete) {
     wm_log(j->in->run->log, WM_LOG_INFO, "gates: %s is complete for these inputs; skipped",
            j->fit_path);
+    wm_gate_pass_remove_parts(j->in->run->comm, j->fit_parts); /* of a run that ended after it */
     return read_fit(j, err);
   }
   WM_TRY(wm_losses_obtain(&j->fit_losses, &losses, err));
@@ -301,6 +304,7 @@ static wm_status_t open_job(wm_gate_job_t *j, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(wm_output_path(in->run, "gates.h5", j->path, err));
   WM_TRY(wm_output_path(in->run, "gates.fit.h5", j->fit_path, err));
+  WM_TRY(wm_output_path(in->run, "gates.fit.parts", j->fit_parts, err));
   WM_TRY(wm_output_path(in->run, "surrogates.h5", surrogates, err));
   WM_TRY(wm_surrogates_open(in->run->comm, surrogates, arch->n_layers, arch->d_model,
                             wm_config_int(in->run->config, "compute.tile_rows"),
@@ -311,6 +315,8 @@ static wm_status_t open_job(wm_gate_job_t *j, wm_error_t *err) {
   j->fit_key = wm_gate_fit_key(
       j, wm_hash(&j->heldout_losses.key, sizeof j->heldout_losses.key, j->fit_losses.key));
   j->key = wm_gate_choice_key(j, j->fit_key);
+  j->options.parts = j->fit_parts;
+  j->options.parts_key = wm_losses_parts_key(in->run, j->fit_key);
   j->fit_complete = wm_stage_is_complete(in->run, j->fit_path, j->fit_key);
   j->complete = j->fit_complete && wm_stage_is_complete(in->run, j->path, j->key);
 cleanup:

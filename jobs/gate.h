@@ -24,6 +24,7 @@ typedef struct {
   wm_losses_stage_t fit_losses, heldout_losses;    /* of them */
   char heldout_name[32], routed_name[32];          /* of stages */
   char fit_path[WM_PATH_SIZE], path[WM_PATH_SIZE]; /* gates.fit.h5, gates.h5 */
+  char fit_parts[WM_PATH_SIZE];                    /* kept layers of the first */
   uint64_t fit_key, key;                           /* of the two */
   bool fit_complete, complete;                     /* are they there? */
   wm_gates_t *gates;

@@ -135,7 +135,8 @@ wm_status_t wm_gate_settings(wm_gate_job_t *j, const char *where, wm_error_t *er
               .seed = (uint64_t)wm_config_int(c, "gate.seed"),
               .block = (int)wm_config_int(c, "fit.block")},
       .feature_bytes = (int64_t)(wm_config_float(c, "gate.memory_gib") * 0x1p30),
-      .least_count = wm_config_int(c, "gate.least_count")};
+      .least_count = wm_config_int(c, "gate.least_count"),
+      .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes")};
   j->thresholds = wm_config_floats(c, "gate.thresholds", &j->n_thresholds);
   j->least_routed = wm_config_float(c, "gate.least_routed");
   WM_TRY(read_specs(j, c, wm_model_arch(j->in->model), err));

@@ -44,7 +44,9 @@ oracle_gates() {
   [ -s $text ] || bash jobs/demo_text.sh $text
   for model in demo_gpt2 demo_gpt_neox; do
     $venv/bin/python tests/oracle/gates_compare.py "$build/wanamaker" "tests/data/$model" $text \
-      "build/oracle_run/$model.gates" --ranks 2 || return 1
+      "build/oracle_run/$model.gates" --protocol stream --ranks 2 || return 1
+    $venv/bin/python tests/oracle/gates_compare.py "$build/wanamaker" "tests/data/$model" $text \
+      "build/oracle_run/$model.gates.documents" --protocol documents || return 1
   done
 }
 

@@ -92,15 +92,17 @@ cleanup:
 }
 
 wm_status_t wm_features_collect(wm_features_t *f, const wm_comm_t *comm, wm_model_t *model,
-                                const wm_blocks_t *blocks, const int32_t *ids,
-                                const int64_t *layers, int64_t n_layers, wm_progress_t *progress,
-                                wm_error_t *err) {
+                                const wm_base_t *base, const wm_blocks_t *blocks,
+                                const int32_t *ids, const int64_t *layers, int64_t n_layers,
+                                wm_progress_t *progress, wm_error_t *err) {
   const int64_t before = progress->done, tokens = blocks->windows->n_positions;
   wm_trunk_t t = {0};
   f->layers = layers;
   f->n_layers = n_layers;
   int64_t row = 0;
   wm_status_t status = wm_trunk_create(model, blocks, &t, err);
+  if (status == WM_OK)
+    status = wm_trunk_modify(&t, base, err);
   for (int64_t b = comm->rank; b < blocks->n && status == WM_OK; b += comm->size) {
     status = take_block(f, &t, ids, b, row, err);
     row += t.block.n_predictions;

@@ -130,7 +130,10 @@ static wm_status_t pass(wm_fit_t *fit, const wm_fit_group_t *group, wm_fit_posit
   const int64_t before = progress->done - tokens_before(blocks, at->next);
   wm_trunk_t t = {0};
   wm_status_t status;
-  WM_TRY(wm_agree(comm->world, wm_trunk_create(fit->model, blocks, &t, err), err));
+  status = wm_trunk_create(fit->model, blocks, &t, err);
+  if (status == WM_OK)
+    status = wm_trunk_modify(&t, fit->options->base, err);
+  WM_TRY(wm_agree(comm->world, status, err));
   t.replaced = fit->replaced;
   while (at->next < blocks->n) {
     WM_TRY(step(comm, fit->model, blocks, ids, at->next + comm->rank, (wm_row_set_t)at->set, group,

@@ -198,6 +198,20 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_gates_copy(wm_gates_t *to, const wm_gates_t *from, int64_t layer, wm_error_t *err) {
+  const wm_gate_layer_t *l = wm_gates_layer(from, layer);
+  assert(l != NULL && to->d == from->d && to->k == from->k);
+  wm_status_t status = wm_gates_add_layer(to, l, err);
+  for (int64_t g = 0; g < from->n && status == WM_OK; g++) {
+    if (from->gates[g].layer != layer)
+      continue;
+    if (l->selected == g)
+      to->layers[to->n_described - 1].selected = to->n;
+    status = wm_gates_add(to, &from->gates[g], err);
+  }
+  return status;
+}
+
 uint64_t wm_gates_fingerprint(const wm_gates_t *s) {
   uint64_t h = wm_hash(&s->n, sizeof s->n, 0);
   for (int64_t i = 0; i < s->n; i++) {

@@ -23,7 +23,22 @@ cleanup:
   return status;
 }
 
+wm_status_t wm_trunk_modify(wm_trunk_t *t, const wm_base_t *base, wm_error_t *err) {
+  void *memory;
+  wm_status_t status = WM_OK;
+  if (base == NULL)
+    return WM_OK;
+  WM_TRY(wm_alloc(&memory, t->blocks->max_rows, sizeof(uint8_t), "routes", err));
+  t->route = memory;
+  WM_TRY(wm_routing_create(t->model, t->blocks->max_rows, &t->routing, err));
+  t->base = base;
+cleanup:
+  return status;
+}
+
 void wm_trunk_destroy(wm_trunk_t *t) {
+  wm_routing_free(t->routing);
+  free(t->route);
   free(t->h);
   free(t->x);
   free(t->y);
@@ -46,11 +61,27 @@ wm_status_t wm_trunk_last_input(wm_trunk_t *t, int64_t layer, wm_error_t *err) {
   return wm_model_attend(t->model, layer, &t->block.batch, t->h, t->x, t->workspace, err);
 }
 
+/* y <- what the base has in the place of the layer's MLP. */
+static wm_status_t apply_change(wm_trunk_t *t, const wm_change_t *change, wm_error_t *err) {
+  const wm_base_t *b = t->base;
+  const int64_t rows = t->block.rows;
+  if (change->gate < 0)
+    return wm_routing_surrogate(t->model, b->surrogates, change->layer, t->x, rows, t->y, err);
+  wm_gates_route(b->variants->gates, change->gate, change->threshold, t->x, t->block.tokens, NULL,
+                 rows, t->route);
+  return wm_routing_apply(t->routing, t->model, b->surrogates, change->layer, t->x, t->route, rows,
+                          t->y, t->workspace, err);
+}
+
 wm_status_t wm_trunk_layer(wm_trunk_t *t, int64_t layer, wm_error_t *err) {
   const int64_t rows = t->block.rows, d = wm_model_arch(t->model)->d_model;
+  const wm_change_t *change =
+      t->base != NULL ? wm_variants_change(t->base->variants, t->base->variant, layer) : NULL;
   wm_status_t status;
   WM_TRY(wm_trunk_last_input(t, layer, err));
-  if (t->replaced != NULL && wm_surrogates_has(t->replaced, layer))
+  if (change != NULL)
+    WM_TRY(apply_change(t, change, err));
+  else if (t->replaced != NULL && wm_surrogates_has(t->replaced, layer))
     WM_TRY(wm_surrogates_apply(t->replaced, layer, t->x, rows, t->y, err));
   else
     WM_TRY(wm_model_mlp(t->model, layer, t->x, rows, t->y, t->workspace, err));

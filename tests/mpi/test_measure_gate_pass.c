@@ -95,7 +95,8 @@ static void features_are_mlp_inputs(void **state) {
   int64_t most, mine = wm_features_rows(S.world, &S.fit_blocks, &most), all = mine;
   wm_progress_start(&progress, NULL, "features", "tokens", 0);
   OK(wm_features_create(S.world, &S.fit_blocks, d, 3, &f, err));
-  OK(wm_features_collect(&f, S.world, model, &S.fit_blocks, S.ids, layers, 3, &progress, err));
+  OK(wm_features_collect(&f, S.world, model, NULL, &S.fit_blocks, S.ids, layers, 3, &progress,
+                         err));
   assert_int_equal(f.n, mine);
   assert_true(mine <= most);
   wm_sum_i64(S.world->world, &all, 1);
@@ -218,6 +219,184 @@ static void passes_change_nothing(void **state) {
   wm_model_close(model);
 }
 
+/* --- kept layers --------------------------------------------------------------------------------
+ */
+
+/* Have two sets the same gates at a layer, bit for bit? */
+static bool same_layer(const wm_gates_t *a, const wm_gates_t *b, int64_t layer) {
+  bool same =
+      wm_gates_layer(a, layer)->label_threshold == wm_gates_layer(b, layer)->label_threshold;
+  for (int64_t g = 4 * layer; g < 4 * layer + 4; g++) {
+    const wm_gate_t *p = &a->gates[g], *q = &b->gates[g];
+    assert_true(p->layer == layer && q->layer == layer && p->kind == q->kind);
+    same = same && p->bias == q->bias && p->scale == q->scale && p->fraction == q->fraction &&
+           (p->kind == WM_GATE_RANDOM || p->report.auc_heldout == q->report.auc_heldout);
+    if (p->weight != NULL)
+      same = same && memcmp(p->weight, q->weight, (size_t)a->d * sizeof *p->weight) == 0;
+  }
+  return same;
+}
+
+/* Gates fitted to other losses than those of the parts: a layer is that of `whole` if it was kept,
+ * and only then. gone: layers of lost files; -1: all. */
+static void check_kept(const wm_comm_t *comm, wm_model_t *model, const wm_gate_pass_options_t *o,
+                       const wm_gates_t *whole, const wm_gate_ends_t *whole_ends,
+                       const int64_t gone[2]) {
+  wm_gate_ends_t ends[LAYERS];
+  float *own = S.fit_nll;
+  S.fit_nll = draw_nll(S.fit.n_predicted, 77);
+  wm_gates_t *gates = run(comm, model, o, ends);
+  for (int64_t l = 0; l < LAYERS; l++) {
+    const bool kept = l < LAYERS - 1 && l != gone[0] && l != gone[1] && gone[0] >= 0;
+    assert_int_equal(same_layer(whole, gates, l), kept);
+    assert_int_equal(memcmp(&ends[l], &whole_ends[l], sizeof ends[l]) == 0, kept);
+  }
+  wm_gates_free(gates);
+  free(S.fit_nll);
+  S.fit_nll = own;
+}
+
+static void damage(const char *folder, int64_t number, bool cut) {
+  char path[400];
+  snprintf(path, sizeof path, "%s/%04d.h5", folder, (int)number);
+  MPI_Barrier(S.world->world);
+  if (S.world->rank == 0)
+    assert_int_equal(cut ? truncate(path, 5000) : unlink(path), 0);
+  MPI_Barrier(S.world->world);
+}
+
+static void kept_layers_are_not_fitted_again(void **state) {
+  wm_model_t *model = open_demo(S.world, *state, WM_COMPUTE_F32, false);
+  wm_model_t *own = open_demo(S.self, *state, WM_COMPUTE_F32, false);
+  wm_gate_pass_options_t o = options();
+  wm_gate_ends_t whole_ends[LAYERS], ends[LAYERS];
+  wm_gates_t *whole = run(S.world, model, &o, whole_ends);
+  char folder[300];
+  snprintf(folder, sizeof folder, "%s/gates.parts", S.dir);
+  o.parts = folder;
+  o.parts_key = 5;
+  o.checkpoint_seconds = 1e-9; /* a file for every layer, but for the last */
+  wm_gates_t *kept = run(S.world, model, &o, ends);
+  assert_true(wm_gates_fingerprint(whole) == wm_gates_fingerprint(kept));
+  assert_memory_equal(ends, whole_ends, sizeof ends);
+  o.checkpoint_seconds = 0;
+  check_kept(S.self, own, &o, whole, whole_ends, (int64_t[]){99, 99}); /* on one rank */
+  check_kept(S.world, model, &o, whole, whole_ends, (int64_t[]){99, 99});
+  damage(folder, 2, false);
+  damage(folder, 4, true);
+  check_kept(S.world, model, &o, whole, whole_ends, (int64_t[]){2, 4});
+  o.parts_key = 6;
+  check_kept(S.world, model, &o, whole, whole_ends, (int64_t[]){-1, -1});
+  wm_gate_pass_remove_parts(S.world, folder);
+  assert_int_not_equal(access(folder, F_OK), 0);
+  wm_gates_free(kept);
+  wm_gates_free(whole);
+  wm_model_close(own);
+  wm_model_close(model);
+}
+
+/* --- modified models ----------------------------------------------------------------------------
+ */
+
+/* [N, D] inputs of a layer, by a trunk that is modified. */
+static float *inputs_in(wm_model_t *model, const wm_base_t *base, const wm_surrogates_t *replaced,
+                        int64_t layer) {
+  const int64_t d = wm_model_arch(model)->d_model, layers[] = {layer};
+  float *x = zeroed(S.fit.n_predicted * d, sizeof *x), *to = x;
+  if (replaced == NULL) { /* as the fit of gates takes them */
+    wm_features_t f;
+    wm_progress_t progress;
+    wm_progress_start(&progress, NULL, "features", "tokens", 0);
+    OK(wm_features_create(S.self, &S.fit_blocks, d, 1, &f, err));
+    OK(wm_features_collect(&f, S.self, model, base, &S.fit_blocks, S.ids, layers, 1, &progress,
+                           err));
+    memcpy(x, f.x, (size_t)(f.n * d) * sizeof *x);
+    wm_features_destroy(&f);
+    return x;
+  }
+  wm_trunk_t t;
+  OK(wm_trunk_create(model, &S.fit_blocks, &t, err));
+  t.replaced = replaced;
+  for (int64_t b = 0; b < S.fit_blocks.n; b++) {
+    OK(wm_trunk_begin(&t, S.ids, b, err));
+    for (int64_t l = 0; l <= layer; l++)
+      OK(wm_trunk_layer(&t, l, err));
+    for (int64_t r = 0; r < t.block.rows; r++)
+      if (t.block.targets[r] >= 0) {
+        memcpy(to, t.x + r * d, (size_t)d * sizeof *to);
+        to += d;
+      }
+  }
+  wm_trunk_destroy(&t);
+  return x;
+}
+
+static double farthest(const float *a, const float *b, int64_t n) {
+  double worst = 0;
+  for (int64_t i = 0; i < n; i++)
+    worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+  return worst;
+}
+
+/* A layer that a gate always routes is as one with its surrogate, one that it never does as the
+ * unmodified one, and one in between is neither. */
+static void bases_are_modified(void **state) {
+  enum { CHANGED = 2, AT = 4 };
+  wm_model_t *model = open_demo(S.self, *state, WM_COMPUTE_F32, false);
+  const int64_t d = wm_model_arch(model)->d_model, n = S.fit.n_predicted * d;
+  const int64_t layers[] = {CHANGED};
+  wm_surrogates_t *all, *one;
+  wm_gates_t *gates;
+  wm_variants_t variants;
+  OK(wm_surrogates_create_random(S.self, LAYERS, d, TILE, WM_COMPUTE_F32, 3, &all, err));
+  double *weight = zeroed(d * d + d, sizeof *weight), *basis = zeroed(d, sizeof *basis);
+  OK(wm_surrogates_create_empty(S.self, layers, 1, LAYERS, d, TILE, WM_COMPUTE_F32, &one, err));
+  float *unit = zeroed(d, sizeof *unit), *row = zeroed(d, sizeof *row);
+  for (int64_t i = 0; i < d; i++) { /* the rows of W, for b is zero */
+    memset(unit, 0, (size_t)d * sizeof *unit);
+    unit[i] = 1;
+    OK(wm_surrogates_apply(all, CHANGED, unit, 1, row, err));
+    for (int64_t k = 0; k < d; k++)
+      weight[i * d + k] = row[k];
+  }
+  OK(wm_surrogates_put(one, S.self, CHANGED, weight, weight + d * d, err));
+  basis[0] = 1;
+  OK(wm_gates_create(LAYERS, d, 0, &gates, err));
+  OK(wm_gates_add_layer(gates, &(wm_gate_layer_t){.layer = CHANGED, .selected = -1}, err));
+  OK(wm_gates_add(
+      gates,
+      &(wm_gate_t){.layer = CHANGED, .kind = WM_GATE_LINEAR, .weight = basis, .threshold = 0.5},
+      err));
+  OK(wm_variants_create(&variants, err));
+  variants.gates = gates;
+  OK(wm_variants_add(&variants, layers, 1, LAYERS, err));
+  for (int i = 0; i <= 2; i++)
+    OK(wm_variants_add_changes(&variants, &(wm_change_t){CHANGED, 0, 0.5 * i}, 1, LAYERS, err));
+  float *replaced = inputs_in(model, NULL, one, AT), *plain = inputs_in(model, NULL, NULL, AT);
+  assert_true(farthest(replaced, plain, n) > 1e-3);
+  const float *expected[] = {replaced, replaced, NULL, plain};
+  for (int64_t v = 1; v <= 4; v++) {
+    float *x = inputs_in(model, &(wm_base_t){all, &variants, v}, NULL, AT);
+    if (expected[v - 1] != NULL) {
+      assert_true(farthest(x, expected[v - 1], n) < 1e-5);
+    } else {
+      assert_true(farthest(x, replaced, n) > 1e-3 && farthest(x, plain, n) > 1e-3);
+    }
+    free(x);
+  }
+  free(replaced);
+  free(plain);
+  free(weight);
+  free(basis);
+  free(unit);
+  free(row);
+  wm_variants_destroy(&variants);
+  wm_gates_free(gates);
+  wm_surrogates_close(one);
+  wm_surrogates_close(all);
+  wm_model_close(model);
+}
+
 static void too_little_memory(void **state) {
   wm_model_t *model = open_demo(S.world, *state, WM_COMPUTE_F32, false);
   const wm_gate_source_t fit = {&S.fit_blocks, S.ids, NULL, NULL, 0};
@@ -300,6 +479,9 @@ int main(int argc, char **argv) {
       CASE(ranks_agree, "demo_gpt2"),
       CASE(ranks_agree, "demo_gpt_neox"),
       CASE(passes_change_nothing, "demo_gpt2"),
+      CASE(kept_layers_are_not_fitted_again, "demo_gpt2"),
+      CASE(bases_are_modified, "demo_gpt2"),
+      CASE(bases_are_modified, "demo_gpt_neox"),
       CASE(too_little_memory, "demo_gpt2"),
       CASE(ends_are_extreme, "demo_gpt_neox"),
   };

@@ -1,5 +1,5 @@
-/* MLP inputs of the unmodified model at the predicted positions of a text: what gates see
- * (method.md, section 4).
+/* MLP inputs at the predicted positions of a text: what gates see (method.md, section 4). The model
+ * is the unmodified one, or one in which some layers are changed already.
  *
  * A rank keeps what it computed, in float32, for a group of layers that fits its memory:
  *
@@ -15,6 +15,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/trunk.h"
 #include "wanamaker/model/model.h"
 #include "wanamaker/par/comm.h"
 
@@ -41,12 +42,13 @@ wm_status_t wm_features_create(const wm_comm_t *comm, const wm_blocks_t *blocks,
                                int64_t capacity, wm_features_t *out, wm_error_t *err);
 void wm_features_destroy(wm_features_t *features);
 
-/* Collective over comm->world. Fills x for layers[n_layers], ascending, from the corpus `ids`. The
+/* Collective over comm->world. Fills x for layers[n_layers], ascending, from the corpus `ids` in
+ * the model `base` (NULL: the unmodified one). The
  * tokens that are through are added to `progress`. WM_STOPPED after a stop request. */
 wm_status_t wm_features_collect(wm_features_t *features, const wm_comm_t *comm, wm_model_t *model,
-                                const wm_blocks_t *blocks, const int32_t *ids,
-                                const int64_t *layers, int64_t n_layers, wm_progress_t *progress,
-                                wm_error_t *err);
+                                const wm_base_t *base, const wm_blocks_t *blocks,
+                                const int32_t *ids, const int64_t *layers, int64_t n_layers,
+                                wm_progress_t *progress, wm_error_t *err);
 /* x of a layer that is held, by its number in the group: [n, D]. */
 const float *wm_features_layer(const wm_features_t *features, int64_t index);
 

@@ -25,6 +25,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/io/hdf5.h"
 #include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/trunk.h"
 #include "wanamaker/model/model.h"
 #include "wanamaker/par/comm.h"
 
@@ -38,6 +39,7 @@ typedef struct {
   bool spectrum;
   bool sequential;       /* each layer on the model in which those before it are replaced */
   int64_t tile_rows;     /* of a sequential fit: as for wm_surrogates_open */
+  const wm_base_t *base; /* the model that is fitted; NULL: the unmodified one. Borrowed */
   const int64_t *layers; /* [n_layers] ascending, without repetition; borrowed */
   int64_t n_layers;
   int64_t grid_rows, grid_columns; /* 0: chosen */

@@ -129,6 +129,9 @@ wm_status_t wm_gates_add_layer(wm_gates_t *gates, const wm_gate_layer_t *layer, 
  * names what is wrong: a layer that was not described, a missing weight, a parameter that is not
  * finite, a threshold or fraction outside [0, 1]. */
 wm_status_t wm_gates_add(wm_gates_t *gates, const wm_gate_t *gate, wm_error_t *err);
+/* Adds a layer of `from`, described there and later than all of `to`, with its gates and its
+ * choice. Both sets are of one model and K. Not collective. */
+wm_status_t wm_gates_copy(wm_gates_t *to, const wm_gates_t *from, int64_t layer, wm_error_t *err);
 
 /* The layer's description, NULL if there is none. Borrowed. */
 const wm_gate_layer_t *wm_gates_layer(const wm_gates_t *gates, int64_t layer);

@@ -1,14 +1,24 @@
 /* The model on one block at a time, layer by layer: MLP inputs and outputs. It is the unmodified
- * one, or one in which some MLPs are replaced by surrogates. */
+ * one, or one in which some MLPs are replaced by surrogates, everywhere or where a gate says so. */
 #ifndef WANAMAKER_MEASURE_TRUNK_H
 #define WANAMAKER_MEASURE_TRUNK_H
 
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/routing.h"
 #include "wanamaker/measure/surrogates.h"
+#include "wanamaker/measure/variants.h"
 #include "wanamaker/model/model.h"
 
 #include <stdint.h>
+
+/* A modified model: variant number `variant`, whose gates do not route by losses, with these
+ * surrogates. All pointers are borrowed. */
+typedef struct {
+  const wm_surrogates_t *surrogates;
+  const wm_variants_t *variants;
+  int64_t variant;
+} wm_base_t;
 
 typedef struct {
   wm_model_t *model;         /* borrowed, like blocks */
@@ -16,8 +26,11 @@ typedef struct {
   /* Layers that have one here take it at every position. NULL after wm_trunk_create: none; the
    * caller may set it. Borrowed. */
   const wm_surrogates_t *replaced;
-  float *h, *x, *y; /* [rows, D] residual; input and output of the last layer's MLP */
-  wm_block_t block; /* the one that was begun */
+  const wm_base_t *base; /* wm_trunk_modify; NULL: none */
+  wm_routing_t *routing; /* of base, like the next */
+  uint8_t *route;        /* [rows] */
+  float *h, *x, *y;      /* [rows, D] residual; input and output of the last layer's MLP */
+  wm_block_t block;      /* the one that was begun */
   wm_workspace_t *workspace;
 } wm_trunk_t;
 
@@ -25,6 +38,9 @@ typedef struct {
  * zeroed object. */
 wm_status_t wm_trunk_create(wm_model_t *model, const wm_blocks_t *blocks, wm_trunk_t *out,
                             wm_error_t *err);
+/* The model is `base` (NULL: nothing changes), which is borrowed. Before the first block. Not
+ * collective. */
+wm_status_t wm_trunk_modify(wm_trunk_t *trunk, const wm_base_t *base, wm_error_t *err);
 void wm_trunk_destroy(wm_trunk_t *trunk);
 /* Bytes of such an object for blocks of `rows` rows and windows of at most max_length tokens. */
 int64_t wm_trunk_bytes(const wm_model_t *model, int64_t rows, int64_t max_length);
