@@ -118,18 +118,20 @@ static wm_status_t check_range_names(const wm_run_t *run, wm_error_t *err) {
     bool known = false;
     for (int r = 0; r < WM_ROLES; r++)
       known |= strcmp(name, wm_role_name((wm_role_t)r)) == 0;
+    known |= strncmp(name, "evaluation_", strlen("evaluation_")) == 0;
     if (!known)
       return wm_fail(err, WM_USAGE,
-                     "ranges.%s: no such range; there are fit, gates, validation, evaluation",
+                     "ranges.%s: no such range; there are fit, gates, validation, evaluation, and "
+                     "evaluation_NAME for finetune",
                      name);
   }
   return WM_OK;
 }
 
-/* Number of the corpus of a role. */
-static wm_status_t find_corpus(wm_inputs_t *in, wm_role_t role, int *out, wm_error_t *err) {
+/* Number of the corpus of a range. */
+static wm_status_t find_corpus(wm_inputs_t *in, const char *range, int *out, wm_error_t *err) {
   char key[256];
-  key_of(key, sizeof key, "ranges", wm_role_name(role), "corpus");
+  key_of(key, sizeof key, "ranges", range, "corpus");
   const char *name =
       wm_config_given(in->run->config, key) ? wm_config_string(in->run->config, key) : "";
   *out = 0;
@@ -197,9 +199,8 @@ static wm_status_t check_window(const wm_protocol_t *protocol, const wm_arch_t *
   return WM_OK;
 }
 
-static wm_status_t make_windows(wm_inputs_t *in, wm_role_t role, int corpus,
-                                const wm_range_t *range, wm_error_t *err) {
-  wm_text_t *text = &in->text[role];
+static wm_status_t make_windows(wm_inputs_t *in, wm_text_t *text, int corpus,
+                                const wm_range_t *range, int64_t block_tokens, wm_error_t *err) {
   wm_tokens_t *t = in->tokens[corpus];
   wm_protocol_t protocol;
   wm_status_t status = wm_protocol_read(in->run, &protocol, err);
@@ -219,8 +220,7 @@ static wm_status_t make_windows(wm_inputs_t *in, wm_role_t role, int corpus,
   text->present = true;
   status = wm_windows_create(&view, &protocol, range, &text->windows, err);
   if (status == WM_OK)
-    status = wm_blocks_create(
-        &text->windows, wm_config_int(in->run->config, "compute.block_tokens"), &text->blocks, err);
+    status = wm_blocks_create(&text->windows, block_tokens, &text->blocks, err);
   return status;
 }
 
@@ -247,25 +247,33 @@ static wm_status_t check_disjoint(const wm_inputs_t *in, wm_error_t *err) {
   return WM_OK;
 }
 
-/* Collective. */
-static wm_status_t open_role(wm_inputs_t *in, const wm_preset_t *preset, wm_role_t role,
-                             bool required, wm_error_t *err) {
-  wm_range_t range = preset->ranges[role];
+wm_status_t wm_inputs_open_range(wm_inputs_t *in, wm_range_t range, bool required,
+                                 int64_t block_tokens, wm_text_t *text, wm_error_t *err) {
   int corpus = 0;
-  range.name = wm_role_name(role);
   wm_status_t status;
   WM_TRY(read_range(in->run, range.name, &range, err));
   if (range.kind == WM_RANGE_ABSENT && !required)
     return WM_OK;
-  WM_TRY(find_corpus(in, role, &corpus, err));
+  WM_TRY(find_corpus(in, range.name, &corpus, err));
   bool fresh = in->tokens[corpus] == NULL;
   WM_TRY(open_tokens(in, corpus, err));
   if (fresh)
     WM_TRY(wm_agree(in->run->comm->world,
                     check_ids(in->model, in->corpora[corpus], in->tokens[corpus], err), err));
-  WM_TRY(wm_agree(in->run->comm->world, make_windows(in, role, corpus, &range, err), err));
+  status = make_windows(in, text, corpus, &range, block_tokens, err);
+  WM_TRY(wm_agree(in->run->comm->world, status, err));
 cleanup:
   return status;
+}
+
+/* Collective. */
+static wm_status_t open_role(wm_inputs_t *in, const wm_preset_t *preset, wm_role_t role,
+                             bool required, wm_error_t *err) {
+  wm_range_t range = preset->ranges[role];
+  range.name = wm_role_name(role);
+  return wm_inputs_open_range(in, range, required,
+                              wm_config_int(in->run->config, "compute.block_tokens"),
+                              &in->text[role], err);
 }
 
 wm_compute_t wm_compute_of(const wm_run_t *run) {
@@ -292,15 +300,31 @@ wm_status_t wm_inputs_open_f32(const wm_run_t *run, wm_model_t **out, wm_error_t
   return open_model(run, WM_COMPUTE_F32, true, out, err);
 }
 
+wm_status_t wm_inputs_open_writable(const wm_run_t *run, wm_model_t **out, wm_error_t *err) {
+  wm_model_options_t options = {.tile_rows = wm_config_int(run->config, "compute.tile_rows"),
+                                .tile_vocab = wm_config_int(run->config, "compute.tile_vocab"),
+                                .compute = WM_COMPUTE_F32,
+                                .writable = true};
+  return wm_model_open(run->comm, wm_config_string(run->config, "model.path"), &options, run->log,
+                       out, err);
+}
+
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
                            wm_error_t *err) {
+  return wm_inputs_open_on(run, NULL, roles, required, out, err);
+}
+
+wm_status_t wm_inputs_open_on(const wm_run_t *run, wm_model_t *model, unsigned roles,
+                              unsigned required, wm_inputs_t *out, wm_error_t *err) {
   memset(out, 0, sizeof *out);
   out->run = run;
+  out->model = model;
   wm_status_t status;
   const wm_preset_t *preset = wm_preset_find(wm_config_string(run->config, "ranges.preset"));
   WM_TRY(list_corpora(out, err));
   WM_TRY(check_range_names(run, err));
-  WM_TRY(wm_inputs_open_model(run, &out->model, err));
+  if (out->model == NULL)
+    WM_TRY(wm_inputs_open_model(run, &out->model, err));
   for (int r = 0; r < WM_ROLES; r++)
     if (roles & (1u << r))
       WM_TRY(open_role(out, preset, (wm_role_t)r, (required & (1u << r)) != 0, err));
@@ -326,7 +350,7 @@ wm_status_t wm_inputs_check(const wm_run_t *run, const wm_arch_t *arch, unsigned
     if ((roles & (1u << r)) == 0)
       continue;
     WM_TRY(read_range(run, wm_role_name((wm_role_t)r), &range, err));
-    WM_TRY(find_corpus(&names, (wm_role_t)r, &corpus, err));
+    WM_TRY(find_corpus(&names, wm_role_name((wm_role_t)r), &corpus, err));
   }
 cleanup:
   return status;

@@ -60,7 +60,17 @@ typedef struct {
  * Close with wm_inputs_close, also after a failure. */
 wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned required, wm_inputs_t *out,
                            wm_error_t *err);
+/* Collective. The same with a model that is open: it is taken, also on failure. */
+wm_status_t wm_inputs_open_on(const wm_run_t *run, wm_model_t *model, unsigned roles,
+                              unsigned required, wm_inputs_t *out, wm_error_t *err);
 void wm_inputs_close(wm_inputs_t *inputs);
+/* Collective. The range ranges.NAME, or `range` where the settings have none, NAME = range.name,
+ * cut into blocks of block_tokens. *text (zeroed before) is the caller's to destroy, its tokens are
+ * the inputs'. */
+wm_status_t wm_inputs_open_range(wm_inputs_t *inputs, wm_range_t range, bool required,
+                                 int64_t block_tokens, wm_text_t *text, wm_error_t *err);
+/* A writable copy of the model at model.path, float32, for training. Collective. */
+wm_status_t wm_inputs_open_writable(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
 /* compute.type. */
 wm_compute_t wm_compute_of(const wm_run_t *run);
 /* Collective. The model alone. */

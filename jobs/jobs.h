@@ -22,7 +22,8 @@ enum {
   WM_JOB_RUN = WM_JOB_TOKENIZE | WM_JOB_FIT | WM_JOB_SWEEP | WM_JOB_GATE,
   WM_JOB_BENCH = 1 << 3,
   WM_JOB_ALLOCATE = 1 << 5,
-  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE
+  WM_JOB_FINETUNE = 1 << 6,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE
 };
 
 /* What main() hands to a job. */
@@ -57,6 +58,7 @@ wm_status_t wm_job_sweep(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_gate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_allocate(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_finetune(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 
 #endif

@@ -3,6 +3,7 @@
 #define WANAMAKER_JOBS_STAGES_H
 
 #include "inputs.h"
+#include "wanamaker/measure/records.h"
 
 /* Collective. Each skips what is complete for the same inputs; in a dry run it says what it would
  * do. *complete: its result is there for these inputs (after a dry run it may not be). */
@@ -25,6 +26,9 @@ wm_status_t wm_tokens_current(const wm_run_t *run, wm_error_t *err);
 
 /* Not collective. Will the sweep's layers exist and have surrogates, once fit.layers are fitted? */
 wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err);
+
+/* On rank 0. Prints the records as a table under their description. */
+wm_status_t wm_print_records(const wm_run_t *run, const wm_records_t *records, wm_error_t *err);
 
 /* Collective. Operations per second of a short product of compute.type on rank 0, the same number
  * on all ranks; 0 if it can't be tried. */

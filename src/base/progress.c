@@ -4,6 +4,7 @@
 #include "wanamaker/base/timer.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static const double LIVE_INTERVAL = 0.2, LOG_INTERVAL = 60.0;
@@ -44,7 +45,7 @@ static void print_count(char *out, size_t size, double n) {
     snprintf(out, size, n < 10 && n != (double)(long)n ? "%.2f" : "%.0f", n);
 }
 
-static void describe(const wm_progress_t *p, double elapsed, char *out, size_t size) {
+static void describe_work(const wm_progress_t *p, double elapsed, char *out, size_t size) {
   char done[32], total[32], rate[32], left[32];
   double per_second = elapsed > 0 ? (double)(p->done - p->resumed) / elapsed : 0;
   print_count(done, sizeof done, (double)p->done);
@@ -60,6 +61,13 @@ static void describe(const wm_progress_t *p, double elapsed, char *out, size_t s
     print_duration(left, sizeof left, (double)(p->total - p->done) / per_second);
     snprintf(out + used, size - (size_t)used, ", %s left", left);
   }
+}
+
+static void describe(const wm_progress_t *p, double elapsed, char *out, size_t size) {
+  describe_work(p, elapsed, out, size);
+  size_t used = strlen(out);
+  if (p->note[0] != '\0')
+    snprintf(out + used, size - used, "; %s", p->note);
 }
 
 void wm_progress_update(wm_progress_t *progress, int64_t done) {

@@ -408,3 +408,17 @@ wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const f
     memcpy(y + whole * s->d, s->y_tail, used);
   return status;
 }
+
+float *wm_surrogates_weight(const wm_surrogates_t *s, int64_t layer) {
+  assert(wm_surrogates_has(s, layer) && s->stored == WM_DTYPE_F32);
+  return weight_at(s, s->index_of[layer]);
+}
+
+float *wm_surrogates_bias(const wm_surrogates_t *s, int64_t layer) {
+  assert(wm_surrogates_has(s, layer));
+  return bias_at(s, s->index_of[layer]);
+}
+
+void wm_surrogates_sync(wm_surrogates_t *s) {
+  wm_shared_sync(&s->memory);
+}

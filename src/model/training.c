@@ -119,6 +119,7 @@ wm_status_t wm_training_create(wm_model_t *model, const wm_training_options_t *o
     status = wm_training_reserve(t, err);
   WM_TRY(wm_agree(model->comm->world, status, err));
   t->options.paths = NULL;
+  t->options.frozen_mlps = NULL;
   *out = t;
   return WM_OK;
 cleanup:

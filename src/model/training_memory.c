@@ -121,7 +121,8 @@ static int64_t lowest_layer(const wm_model_t *model, const wm_training_options_t
                          1u << WM_GROUP_ATTENTION | 1u << WM_GROUP_NORMS;
   for (int64_t i = 0; i < model->arch.n_layers; i++) {
     wm_mlp_path_t path = o->paths != NULL ? o->paths[i].path : WM_MLP_FULL;
-    bool mlp = path == WM_MLP_FULL || (path == WM_MLP_GATED && !o->study_gradients);
+    bool frozen = o->frozen_mlps != NULL && o->frozen_mlps[i];
+    bool mlp = !frozen && (path == WM_MLP_FULL || (path == WM_MLP_GATED && !o->study_gradients));
     uint32_t own = every;
     if (mlp)
       own |= 1u << WM_GROUP_MLP;

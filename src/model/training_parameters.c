@@ -114,7 +114,8 @@ cleanup:
 static wm_status_t append_layer(wm_training_t *t, int64_t layer, wm_error_t *err) {
   wm_layer_t *of = &t->model->layers[layer];
   wm_layer_pass_t *to = &t->layers[layer];
-  bool mlp = to->path == WM_MLP_FULL || (to->path == WM_MLP_GATED && !t->options.study_gradients);
+  bool mlp = !to->frozen &&
+             (to->path == WM_MLP_FULL || (to->path == WM_MLP_GATED && !t->options.study_gradients));
   wm_status_t status;
   WM_TRY(append_norm(t, &of->attention_norm, &to->attention_norm, layer, WM_GROUP_NORMS, err));
   WM_TRY(append_norm(t, &of->mlp_norm, &to->mlp_norm, layer, WM_GROUP_NORMS, err));
@@ -197,6 +198,7 @@ static wm_status_t reserve_gates(wm_training_t *t, const wm_layer_path_t *paths,
   void *memory;
   for (int64_t i = 0; i < layers; i++) {
     t->layers[i].path = paths != NULL ? paths[i].path : WM_MLP_FULL;
+    t->layers[i].frozen = t->options.frozen_mlps != NULL && t->options.frozen_mlps[i];
     t->layers[i].gated = t->n_gated;
     t->n_gated += t->layers[i].path == WM_MLP_GATED;
   }

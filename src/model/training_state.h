@@ -44,6 +44,7 @@ typedef struct {
 
 typedef struct {
   wm_mlp_path_t path;
+  bool frozen; /* its MLP */
   wm_norm_pass_t attention_norm, mlp_norm;
   wm_dense_pass_t qkv, project, up, down;
   wm_linear_t *surrogate, *surrogate_backward;
@@ -77,7 +78,7 @@ typedef struct {
 
 struct wm_training {
   wm_model_t *model;
-  wm_training_options_t options; /* `paths` is not kept */
+  wm_training_options_t options; /* `paths` and `frozen_mlps` are not kept */
   int64_t whole;                 /* R */
   int64_t n_gated;
   int64_t lowest;      /* the backward pass goes down to this layer; L: to none */

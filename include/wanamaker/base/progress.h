@@ -16,6 +16,7 @@ typedef struct {
   int64_t resumed; /* of `done`: was there at the start, says nothing of the rate */
   double start, last_shown;
   bool terminal, shown;
+  char note[96]; /* set by the caller between updates: shown behind the time left */
 } wm_progress_t;
 
 /* Not collective. total <= 0: unknown, no time left is given. */

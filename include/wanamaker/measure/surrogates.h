@@ -58,6 +58,13 @@ double wm_surrogates_r2_heldout(const wm_surrogates_t *surrogates, int64_t layer
 /* Fingerprint of weights and biases, as the products take them. */
 uint64_t wm_surrogates_fingerprint(const wm_surrogates_t *surrogates);
 
+/* W [D, D] as [in, out] and b [D] in node-shared memory, of objects with float32 products.
+ * Borrowed. Who changes them (training) synchronises with wm_surrogates_sync, which is collective
+ * over the node. */
+float *wm_surrogates_weight(const wm_surrogates_t *surrogates, int64_t layer);
+float *wm_surrogates_bias(const wm_surrogates_t *surrogates, int64_t layer);
+void wm_surrogates_sync(wm_surrogates_t *surrogates);
+
 /* As wm_model_tiles and wm_model_set_tiles. */
 wm_tiles_t wm_surrogates_tiles(const wm_surrogates_t *surrogates);
 wm_status_t wm_surrogates_set_tiles(wm_surrogates_t *surrogates, wm_tiles_t tiles, wm_error_t *err);

@@ -60,9 +60,11 @@ typedef struct {
 typedef struct {
   uint32_t trainable;           /* bits 1u << wm_group_t */
   const wm_layer_path_t *paths; /* [L], read at creation; NULL: WM_MLP_FULL everywhere */
-  int64_t gate_hidden;          /* width of a gate's hidden layer, 32 in the study */
-  bool study_gradients;         /* none through the MLP of a gated layer, as in the study's code */
-  bool checkpointing;           /* keep a layer's input alone and compute the rest anew */
+  const bool *frozen_mlps; /* [L] MLPs that do not train, whatever the groups say; read at creation;
+                            * NULL: none */
+  int64_t gate_hidden;     /* width of a gate's hidden layer, 32 in the study */
+  bool study_gradients;    /* none through the MLP of a gated layer, as in the study's code */
+  bool checkpointing;      /* keep a layer's input alone and compute the rest anew */
   /* Dropout as GPT-2 has it: of the embeddings' sum, of attention's probabilities, of what
    * attention and MLP add to the residual stream (never of a surrogate); rates in [0, 1), those of
    * config.json being in wm_arch_t. */

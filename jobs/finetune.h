@@ -1,0 +1,153 @@
+/* The job finetune: what its files share. */
+#ifndef WANAMAKER_JOBS_FINETUNE_H
+#define WANAMAKER_JOBS_FINETUNE_H
+
+#include "inputs.h"
+#include "wanamaker/measure/statistics.h"
+#include "wanamaker/measure/surrogates.h"
+#include "wanamaker/model/training.h"
+#include "wanamaker/train/data_order.h"
+#include "wanamaker/train/plan.h"
+#include "wanamaker/train/trainer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { WM_MAX_EVALUATIONS = 16, WM_MOMENT_LABEL = 48 };
+
+/* A corpus on which the model is evaluated. */
+typedef struct {
+  const char *name; /* "evaluation", "evaluation_lambada" */
+  const wm_text_t *text;
+  wm_text_t own; /* of all but the role `evaluation` */
+  wm_unit_kind_t unit;
+  int32_t *units; /* [N] */
+  int64_t n_units;
+  float *nll; /* [moments, N]; row 0 is the model that the run started from */
+  int64_t nll_capacity;
+} wm_evaluation_t;
+
+/* When an evaluation was done. */
+typedef struct {
+  char label[WM_MOMENT_LABEL];
+  int64_t phase, step; /* of the run: steps done */
+  int64_t hard;        /* gates decide instead of blending */
+} wm_moment_t;
+
+/* What is kept of every step. */
+typedef struct {
+  int64_t n, capacity;
+  double *values;   /* [n, WM_STEP_VALUES] */
+  uint64_t *chains; /* [n] */
+  int64_t chains_capacity;
+} wm_trajectory_t;
+
+enum { WM_STEP_LOSS, WM_STEP_NORM, WM_STEP_RATE, WM_STEP_GATE, WM_STEP_VALUES };
+
+/* A phase in words. */
+typedef struct {
+  double linear, r2, r2_heldout; /* layers that are linear or gated; of the surrogates fitted */
+} wm_phase_note_t;
+
+typedef struct {
+  const wm_run_t *run;
+  const char *stem; /* of the files: "finetune" or "control" */
+  wm_plan_settings_t settings;
+  int64_t *layers; /* what settings.layers points to */
+  wm_plan_t plan;
+  wm_data_order_t order;
+  wm_trainer_options_t trainer_options;
+  wm_inputs_t inputs; /* model, texts */
+  wm_data_t *data;
+  int64_t n_evaluations;
+  wm_evaluation_t evaluations[WM_MAX_EVALUATIONS];
+  wm_surrogates_t *surrogates; /* room for all chosen layers; NULL: none become linear */
+  wm_training_t *table;        /* the model's tensors by name; it trains nothing */
+  wm_training_t *training;     /* of the phase */
+  wm_trainer_t *trainer;
+  int32_t *ids; /* this rank's part of a step */
+  uint64_t key; /* of all that the trajectory depends on */
+  /* position: what comes next is step `step` of phase `phase` */
+  int64_t phase, step;
+  uint64_t chain;
+  wm_trajectory_t trajectory;
+  wm_moment_t *moments;
+  int64_t n_moments, moments_capacity;
+  wm_phase_note_t *notes; /* [plan.n] */
+  /* checkpoints */
+  int64_t generation; /* of the next one */
+  double kept;        /* when the last one was written */
+  int64_t kept_step;  /* of the run; -1: none */
+  double started;
+  double exposed, stepping; /* seconds of waiting for messages, of all steps */
+} wm_finetune_t;
+
+/* --- finetune_settings.c ------------------------------------------------------------------------
+ */
+
+/* Collective. Plan, data order and training from the settings; `control`: those of the plan's
+ * control. model: whose architecture counts. */
+wm_status_t wm_finetune_settings(wm_finetune_t *f, const wm_model_t *model, bool control,
+                                 wm_error_t *err);
+/* Not collective. Options of a training pass in a phase (-1: of one that trains nothing, the full
+ * model). paths and frozen: [L], filled where they are needed. */
+wm_training_options_t wm_finetune_options(const wm_finetune_t *f, int64_t phase,
+                                          wm_layer_path_t *paths, bool *frozen);
+/* Hash of all that the trajectory depends on. Not collective. */
+uint64_t wm_finetune_key(const wm_finetune_t *f);
+
+/* --- finetune_evaluate.c ------------------------------------------------------------------------
+ */
+
+/* Collective. The ranges to evaluate on, and that training does not touch them. */
+wm_status_t wm_finetune_open_evaluations(wm_finetune_t *f, wm_error_t *err);
+void wm_finetune_close_evaluations(wm_finetune_t *f);
+/* Collective. Losses of `training`'s model on all ranges, appended with a label. */
+wm_status_t wm_finetune_evaluate(wm_finetune_t *f, wm_training_t *training, const char *label,
+                                 bool hard, wm_error_t *err);
+/* Collective. Adds a moment, for losses that are filled in by the caller. */
+wm_status_t wm_finetune_add_moment(wm_finetune_t *f, const wm_moment_t *moment, wm_error_t *err);
+/* Collective. Distribution of g on the first range, a row for every gated layer: printed, and
+ * written as /gates_used. */
+wm_status_t wm_finetune_gates(wm_finetune_t *f, wm_h5_t *file, wm_error_t *err);
+
+/* --- finetune_state.c ---------------------------------------------------------------------------
+ */
+
+/* Collective. output.dir/STEM.ENDING */
+wm_status_t wm_finetune_path(const wm_finetune_t *f, const char *ending, char *path,
+                             wm_error_t *err);
+/* Collective. Writes a checkpoint of the position; the older generation gives way. */
+wm_status_t wm_finetune_keep(wm_finetune_t *f, wm_error_t *err);
+/* Collective. Takes over the newest checkpoint that is whole and of this run, but for gates and
+ * moments, which wm_finetune_resume_phase reads from it when the phase's training exists. *resumed:
+ * there was one. */
+wm_status_t wm_finetune_resume(wm_finetune_t *f, bool *resumed, wm_error_t *err);
+wm_status_t wm_finetune_resume_phase(wm_finetune_t *f, wm_error_t *err);
+/* Collective. Publishes STEM.model.h5. */
+wm_status_t wm_finetune_save_model(wm_finetune_t *f, wm_error_t *err);
+/* Collective. Removes the checkpoints. */
+void wm_finetune_remove_checkpoints(const wm_finetune_t *f);
+
+/* --- finetune_result.c --------------------------------------------------------------------------
+ */
+
+/* Collective. Statistics of all evaluations, printed and, in STEM.h5, published. */
+wm_status_t wm_finetune_publish(wm_finetune_t *f, wm_error_t *err);
+/* Collective. Compares finetune.h5 and control.h5. */
+wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err);
+/* The bootstrap's settings. */
+wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run);
+
+/* --- finetune_run.c -----------------------------------------------------------------------------
+ */
+
+/* Collective. Everything that a plan needs, opened; destroyed by wm_finetune_close, also after a
+ * failure. */
+wm_status_t wm_finetune_open(wm_finetune_t *f, const wm_run_t *run, const char *stem, bool control,
+                             wm_error_t *err);
+void wm_finetune_close(wm_finetune_t *f);
+/* Collective. Trains from the last checkpoint, or the start, to the end. */
+wm_status_t wm_finetune_train(wm_finetune_t *f, wm_error_t *err);
+
+#endif
