@@ -163,6 +163,8 @@ static wm_status_t describe(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *e
   wm_status_t status;
   wm_hash_text(f->chain, chain);
   wm_data_rate(f->data, &seconds, &read);
+  wm_sum_i64(f->run->comm->world, &read, 1);
+  wm_broadcast(f->run->comm->world, 0, &seconds, sizeof seconds);
   WM_TRY(wm_stage_describe(&f->inputs, file, "finetune", f->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "plan", wm_plan_name(f->settings.kind), err));
   WM_TRY(wm_h5_set_string(file, "/", "chain", chain, err));

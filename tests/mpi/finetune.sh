@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Fine-tuning, the program as a whole: ranks agree to rounding and see the same tokens; killed and
+# stopped runs go on to the same bits, from the older generation where the newer one is damaged; what
+# is frozen does not change; a loss that is not finite is told; all plans run, and a plan is compared
+# with its control.
+#   finetune.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see)
+# shellcheck source=tests/mpi/program.sh
+source "$(dirname "$0")/program.sh"
+make_text 2000 0
+
+run() { # RANKS OUT [SETTING...]
+  local ranks=$1 out=$2
+  shift 2
+  run_job "$ranks" finetune "$out" protocol.kind=stream protocol.window=32 \
+    ranges.evaluation.tokens=[7000,7600] ranges.evaluation_more.tokens=[7600,8000] \
+    ranges.fit.tokens=[0,1500] ranges.validation.tokens=[4000,4300] bootstrap.resamples=100 \
+    "finetune.layers=[2,3]" "finetune.tokens=[10000,30000]" finetune.length=32 finetune.sequences=5 \
+    finetune.pass_tokens=64 finetune.steps=8 finetune.layer_steps=3 finetune.gate_steps=5 \
+    finetune.evaluate_every=3 finetune.rate=1e-4 checkpoint.minutes=0 "$@"
+}
+
+must() { # as run
+  run "$@" || { cat "$2.log" >&2; fail "finetune on $1 ranks"; }
+}
+
+expect() { # PATTERN FILE WHAT
+  grep -Eq "$1" "$2" || { cat "$2" >&2; fail "$3"; }
+}
+
+# A directory with the corpus's tokens.
+fresh() { # OUT
+  mkdir -p "$1"
+  cp "$work/tokens/"tokens.*.h5 "$1/"
+}
+
+values() { # FILE DATASET BYTES
+  local raw
+  raw=$(mktemp -p "$work")
+  h5dump -b LE -o "$raw" -d "$2" "$1" >/dev/null
+  od -An -v -t "f$3" -w"$3" "$raw"
+}
+
+# The largest difference of two datasets is at most BOUND times the largest value.
+close() { # FILE FILE DATASET BYTES BOUND
+  paste <(values "$1" "$3" "$4") <(values "$2" "$3" "$4") | awk -v bound="$5" '
+    NF == 2 { d = $1 - $2; d = d < 0 ? -d : d; a = $1 < 0 ? -$1 : $1; n++
+              worst = d > worst ? d : worst; most = a > most ? a : most }
+    END { print n, "values, largest", most, "difference", worst
+          exit !(n > 0 && worst <= bound * most) }' >"$work/diff" ||
+    { cat "$work/diff" >&2; return 1; }
+}
+
+run_job 1 tokenize "$work/tokens" protocol.kind=stream || fail "tokenize"
+one=$work/one
+fresh "$one"
+must 1 "$one"
+expect 'linearize, end +8 ' "$one.log" "no evaluation at the end"
+[ ! -e "$one/finetune.checkpoint.0.h5" ] || fail "a checkpoint is left"
+must 1 "$one"
+expect 'finetune: complete for these inputs; skipped' "$one.log" "a second run did something"
+
+# Ranks: more of them than sequences, too.
+for ranks in 2 3 4 6; do
+  fresh "$work/r$ranks"
+  must "$ranks" "$work/r$ranks"
+  h5diff "$one/finetune.h5" "$work/r$ranks/finetune.h5" /steps/chain || fail "tokens of $ranks ranks"
+  close "$one/finetune.h5" "$work/r$ranks/finetune.h5" /steps/loss 8 2e-6 || fail "losses of $ranks ranks"
+  for tensor in wte.weight h.3.attn.c_attn.weight h.0.mlp.c_proj.weight; do
+    close "$one/finetune.model.h5" "$work/r$ranks/finetune.model.h5" "/weights/$tensor" 4 2e-5 ||
+      fail "$tensor of $ranks ranks"
+  done
+done
+echo "ranks agree"
+
+same() { # OUT WHAT
+  local data
+  for data in /steps /evaluation/nll /evaluation_more/nll; do
+    h5diff "$two/finetune.h5" "$1/finetune.h5" $data >"$work/diff" || { cat "$work/diff" >&2; fail "$2: $data"; }
+  done
+  h5diff "$two/finetune.model.h5" "$1/finetune.model.h5" /weights || fail "$2: weights"
+}
+two=$work/r2
+
+# A time limit of next to nothing: one step a run. Then the last generation is damaged, and the older
+# one takes over.
+damaged=$work/damaged
+fresh "$damaged"
+for i in 1 2 3; do
+  code=0
+  run 2 "$damaged" finetune.time_limit=1e-9 || code=$?
+  [ "$code" -eq 75 ] || { cat "$damaged.log" >&2; fail "time limit $i ends with $code"; }
+done
+cp -r "$damaged" "$work/other"
+newest=$(ls -t "$damaged"/finetune.checkpoint.*.h5 | head -n 1)
+size=$(stat -c %s "$newest")
+dd if=/dev/zero of="$newest" bs=1 seek=$((size / 2)) count=4096 conv=notrunc 2>/dev/null
+must 2 "$damaged"
+expect 'checkpoint not used' "$damaged.log" "damage is not told"
+expect 'goes on after step 2 ' "$damaged.log" "the older generation is not used"
+same "$damaged" "from the older generation"
+
+# Killed and asked to stop while checkpoints are written after every step.
+killed=$work/killed
+fresh "$killed"
+for signal in KILL TERM KILL; do
+  run 2 "$killed" finetune.checkpoint_steps=1 2>/dev/null &
+  pid=$!
+  for i in $(seq 600); do # until there is a checkpoint that this run has written
+    [ -e "$killed/finetune.checkpoint.0.h5" ] && [ "$killed/finetune.checkpoint.0.h5" -nt "$killed/begun" ] && break
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.05
+  done
+  pkill -"$signal" -P "$pid" 2>/dev/null || true
+  wait "$pid" || true
+  touch "$killed/begun"
+  for i in $(seq 100); do # the lock goes with the last rank
+    flock -n "$killed/.lock" true && break
+    sleep 0.1
+  done
+done
+must 2 "$killed" finetune.checkpoint_steps=1
+expect 'goes on after step' "$killed.log" "what was killed begins anew"
+same "$killed" "killed and resumed"
+echo "killed, stopped and damaged runs end with the same bits"
+
+must 3 "$work/other"
+expect 'goes on after step 3 ' "$work/other.log" "not resumed on 3 ranks"
+close "$one/finetune.h5" "$work/other/finetune.h5" /steps/loss 8 2e-6 || fail "resumed on 3 ranks"
+
+# A loss that is not finite.
+fresh "$work/nan"
+code=0
+run 2 "$work/nan" finetune.rate=1 finetune.schedule=constant finetune.clip=0 finetune.weight_decay=1e6 \
+  finetune.checkpoint_steps=1 finetune.evaluate_every=0 || code=$?
+[ "$code" -eq 5 ] || { cat "$work/nan.log" >&2; fail "a loss that is not finite ends with $code"; }
+expect 'not finite in step [0-9]+ .* after [0-9]+ tokens; the last checkpoint is finetune.checkpoint' \
+  "$work/nan.log" "no word of step, tokens and checkpoint"
+
+# Plans.
+for plan in progressive two_phase control control_study; do
+  fresh "$work/$plan"
+  must 2 "$work/$plan" "finetune.plan=\"$plan\""
+done
+expect 'layer 3, end' "$work/progressive.log" "no phase for layer 3"
+expect 'gates at the end' "$work/two_phase.log" "no distribution of gates"
+fresh "$work/compare"
+must 2 "$work/compare" 'finetune.plan="two_phase"' finetune.compare=true
+expect 'plan, gates that decide: evaluation' "$work/compare.log" "no comparison"
+h5diff "$work/compare/finetune.h5" "$work/compare/control.h5" /steps/chain || fail "the control's tokens"
+
+# Too few tokens.
+run 1 "$work/compare" "finetune.tokens=[10000,10500]" && fail "too few tokens are accepted"
+expect 'are enough for 3; see finetune.exhausted' "$work/compare.log" "no word of too few tokens"
+fresh "$work/wrap"
+must 2 "$work/wrap" "finetune.tokens=[10000,10500]" 'finetune.exhausted="wrap"'
+fresh "$work/stop"
+must 1 "$work/stop" "finetune.tokens=[10000,10500]" 'finetune.exhausted="stop"'
+expect 'used up after 3 of 8 steps' "$work/stop.log" "it does not say where it stops"
+run 1 "$work/stop" "ranges.evaluation.tokens=[10000,10600]" && fail "an overlap is accepted"
+expect 'overlaps the tokens \[10000, 30000\) that are trained on' "$work/stop.log" "no word of the overlap"
+echo "plans, comparison and refusals"
