@@ -182,14 +182,14 @@ static void note_fit(wm_finetune_t *f, const wm_fit_summary_t *s, int64_t n) {
          f->stem, n, note->r2, note->r2_heldout);
 }
 
-/* Collective. Surrogates of layers[n], ascending, on the model as it is now. */
-static wm_status_t fit_surrogates(wm_finetune_t *f, const int64_t *layers, int64_t n,
-                                  wm_error_t *err) {
+/* Collective. Surrogates of layers[n], ascending, on the model as `base` has it. */
+static wm_status_t fit_on(wm_finetune_t *f, const wm_base_t *base, const int64_t *layers, int64_t n,
+                          wm_error_t *err) {
   const wm_run_t *run = f->run;
   const wm_config_t *c = run->config;
   const wm_text_t *fit = &f->inputs.text[WM_ROLE_FIT], *held = &f->inputs.text[WM_ROLE_VALIDATION];
   const wm_fit_options_t options = {.lambda = wm_config_float(c, "fit.lambda"),
-                                    .replaced = f->surrogates,
+                                    .base = base,
                                     .layers = layers,
                                     .n_layers = n,
                                     .block = (int)wm_config_int(c, "fit.block"),
@@ -220,6 +220,26 @@ cleanup:
   return status;
 }
 
+/* Collective. The same on the model as it is now, with the layers linear that are. linear: room for
+ * all layers. */
+static wm_status_t fit_surrogates(wm_finetune_t *f, const int64_t *layers, int64_t n,
+                                  int64_t *linear, wm_error_t *err) {
+  wm_variants_t variants = {0};
+  int64_t there = 0;
+  for (int64_t l = 0; l < f->plan.model_layers; l++)
+    if (wm_surrogates_has(f->surrogates, l))
+      linear[there++] = l;
+  wm_status_t status = wm_variants_create(&variants, err);
+  if (status == WM_OK && there > 0)
+    status = wm_variants_add(&variants, linear, there, f->plan.model_layers, err);
+  WM_TRY(wm_agree(f->run->comm->world, status, err));
+  const wm_base_t base = {.surrogates = f->surrogates, .variants = &variants, .variant = 1};
+  status = fit_on(f, there > 0 ? &base : NULL, layers, n, err);
+cleanup:
+  wm_variants_destroy(&variants);
+  return status;
+}
+
 /* Collective. Linear maps of a model that has not learned anything yet: W normal(0, 0.02), b = 0.
  */
 static wm_status_t draw_surrogates(wm_finetune_t *f, const int64_t *layers, int64_t n,
@@ -247,7 +267,7 @@ static wm_status_t obtain_surrogates(wm_finetune_t *f, wm_error_t *err) {
   void *memory = NULL;
   int64_t n = 0;
   wm_status_t status =
-      wm_alloc(&memory, f->plan.model_layers, sizeof(int64_t), "layers to fit", err);
+      wm_alloc(&memory, 2 * f->plan.model_layers, sizeof(int64_t), "layers to fit", err);
   WM_TRY(wm_agree(f->run->comm->world, status, err));
   int64_t *layers = memory;
   f->notes[f->phase].linear = 0;
@@ -260,7 +280,7 @@ static wm_status_t obtain_surrogates(wm_finetune_t *f, wm_error_t *err) {
   if (n > 0 && f->settings.kind == WM_PLAN_PRETRAIN)
     status = draw_surrogates(f, layers, n, err);
   else if (n > 0)
-    status = fit_surrogates(f, layers, n, err);
+    status = fit_surrogates(f, layers, n, layers + f->plan.model_layers, err);
 cleanup:
   free(memory);
   return status;

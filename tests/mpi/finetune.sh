@@ -113,9 +113,9 @@ for signal in KILL TERM KILL; do
   pkill -"$signal" -P "$pid" 2>/dev/null || true
   wait "$pid" || true
   touch "$killed/begun"
-  for i in $(seq 100); do # the lock goes with the last rank
-    flock -n "$killed/.lock" true && break
-    sleep 0.1
+  for i in $(seq 200); do # ranks outlive a killed mpiexec by a moment
+    pgrep -f "output.dir=$killed" >/dev/null || break
+    sleep 0.05
   done
 done
 must 2 "$killed" finetune.checkpoint_steps=1
