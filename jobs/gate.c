@@ -200,6 +200,7 @@ static wm_status_t compute(wm_gate_job_t *j, wm_error_t *err) {
   WM_TRY(wm_losses_obtain(&j->heldout_losses, &heldout, err));
   WM_TRY(obtain_fit(j, &heldout, err));
   WM_TRY(prepare_routed(j, err));
+  j->routed_losses.known = &heldout;
   WM_TRY(wm_losses_obtain(&j->routed_losses, &routed, err));
   wm_gate_select(j->gates, &routed, j->least_routed, j->selected);
   if (j->complete)
@@ -289,6 +290,7 @@ static wm_status_t prepare_losses(wm_gate_job_t *j, wm_error_t *err) {
   j->heldout_losses = j->fit_losses;
   j->heldout_losses.text = j->heldout;
   j->heldout_losses.name = j->heldout_name;
+  j->heldout_losses.plain = false; /* what the routed variants are measured by, too */
   WM_TRY(wm_losses_prepare(&j->fit_losses, err));
   WM_TRY(wm_losses_prepare(&j->heldout_losses, err));
   j->options.fit.bootstrap = j->heldout_losses.options.bootstrap;

@@ -132,12 +132,14 @@ static wm_status_t check_memory(const wm_losses_stage_t *s, wm_error_t *err) {
 static wm_status_t compute(const wm_losses_stage_t *s, wm_sweep_t *out, wm_error_t *err) {
   const wm_run_t *run = s->in->run;
   const int32_t *ids = wm_tokens_ids(s->text->tokens);
+  wm_sweep_options_t options = s->options;
   wm_h5_t *file = NULL;
   wm_status_t status;
+  options.known = s->known;
   WM_TRY(check_memory(s, err));
   WM_TRY(wm_h5_create(run->comm->world, s->path, &file, err));
   WM_TRY(wm_sweep_run(run->comm, s->in->model, s->surrogates, s->variants, &s->text->blocks, ids,
-                      &s->options, run->log, out, err));
+                      &options, run->log, out, err));
   if (out->non_finite > 0)
     wm_log(run->log, WM_LOG_WARN, "%s: %" PRId64 " variants have losses that are not finite",
            s->name, out->non_finite);

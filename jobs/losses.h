@@ -34,6 +34,8 @@ typedef struct {
   const wm_surrogates_t *surrogates;
   const wm_variants_t *variants;
   const char *name;
+  const wm_sweep_t
+      *known; /* of the same text, see sweep.h; NULL: none. To be set before obtaining */
   bool plain; /* losses alone, whatever sweep.divergence says */
   /* set by wm_losses_prepare */
   wm_sweep_options_t options;

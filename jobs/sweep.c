@@ -181,15 +181,22 @@ static void print_width_ratio(const job_t *j, const wm_sweep_t *s) {
 /* The layers that beat the full model after correction, by name. */
 static void print_verdict(const job_t *j, const wm_sweep_t *s) {
   FILE *out = j->in->run->out;
-  int64_t winners = 0;
+  int64_t winners = 0, tested = 0, references = 0;
+  for (int64_t v = 1; v < j->variants.n; v++) {
+    references += wm_variants_is_reference(&j->variants, v);
+    tested += !isnan(s->effects[v].p_holm);
+  }
   fprintf(out,
           "\n%" PRId64 " predicted tokens (%s), protocol %s; paired bootstrap over %" PRId64
           " units (%s), %" PRId64 " resamples\n",
           j->text->windows.n_predicted, j->text->windows.label,
           wm_protocol_name(j->text->windows.protocol.kind), s->n_units, wm_unit_name(s->unit),
           j->options.bootstrap.resamples);
-  fprintf(out, "beat the full model after Holm's correction for %" PRId64 " variants:",
-          j->variants.n - 1);
+  fprintf(out, "beat the full model after Holm's correction for %" PRId64 " variants", tested);
+  if (references > 0)
+    fprintf(out, " (%" PRId64 " that route at random or by losses are references, not tested)",
+            references);
+  fprintf(out, ":");
   for (int64_t v = 1; v < j->variants.n; v++)
     if (s->effects[v].beats_full) {
       char label[64], gate[32];

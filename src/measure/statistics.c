@@ -267,15 +267,15 @@ static void judge(double *x, int64_t n, double confidence, wm_effect_t *e) {
   wm_percentile_interval(x, n, confidence, &e->low, &e->high);
 }
 
-static wm_status_t adjust_effects(wm_effect_t *effects, int64_t n, double confidence,
-                                  wm_error_t *err) {
+wm_status_t wm_bootstrap_adjust(wm_effect_t *effects, int64_t n, const bool *reference,
+                                double confidence, wm_error_t *err) {
   void *memory;
   wm_status_t status = wm_alloc(&memory, 3 * n, sizeof(double), "p-values", err);
   if (status != WM_OK)
     return status;
   double *p = memory, *holm = p + n, *bh = holm + n;
   for (int64_t v = 0; v < n; v++)
-    p[v] = effects[v].p_two_sided;
+    p[v] = reference != NULL && reference[v] ? NAN : effects[v].p_two_sided;
   WM_TRY(wm_adjust_holm(p, n, holm, err));
   WM_TRY(wm_adjust_bh(p, n, bh, err));
   for (int64_t v = 0; v < n; v++) {
@@ -313,7 +313,7 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *s, const wm_bootstrap_t *
     judge(memory, b->resamples, b->confidence, e);
   }
   free(memory);
-  return adjust_effects(effects, s->n_variants, b->confidence, err);
+  return wm_bootstrap_adjust(effects, s->n_variants, NULL, b->confidence, err);
 }
 
 wm_status_t wm_bootstrap_effects_unpaired(const wm_unit_sums_t *s, const wm_bootstrap_t *b,

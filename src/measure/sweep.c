@@ -66,9 +66,11 @@ cleanup:
 static wm_status_t statistics(wm_sweep_t *s, const wm_bootstrap_t *bootstrap, wm_error_t *err) {
   const int64_t v = s->variants->n - 1;
   wm_unit_sums_t sums = {0};
-  void *delta = NULL, *effects = NULL;
+  void *delta = NULL, *effects = NULL, *reference = NULL;
   wm_status_t status = wm_alloc(&effects, v + 1, sizeof(wm_effect_t), "statistics", err);
   s->effects = effects;
+  if (status == WM_OK)
+    status = wm_alloc(&reference, v, sizeof(bool), "statistics", err);
   if (status == WM_OK)
     status = wm_alloc(&delta, v * bootstrap->resamples, sizeof(double), "bootstrap", err);
   if (status == WM_OK)
@@ -80,12 +82,15 @@ static wm_status_t statistics(wm_sweep_t *s, const wm_bootstrap_t *bootstrap, wm
   s->effects[0].perplexity = s->perplexity;
   s->effects[0].delta = 0;
   s->effects[0].units = sums.n_occupied;
-  if (v > 0)
+  if (v > 0) {
     WM_TRY(compare(s, &sums, bootstrap, delta, err));
-  for (int64_t i = 1; i <= v; i++)
-    if (wm_variants_needs_losses(s->variants, i))
-      s->effects[i].beats_full = false; /* it has seen these losses: a reference */
+    for (int64_t i = 1; i <= v; i++)
+      ((bool *)reference)[i - 1] = wm_variants_is_reference(s->variants, i);
+    status = wm_bootstrap_adjust(s->effects + 1, v, reference, bootstrap->confidence, err);
+    WM_TRY(wm_agree(s->comm->world, status, err));
+  }
 cleanup:
+  free(reference);
   wm_unit_sums_destroy(&sums);
   free(delta);
   return status;

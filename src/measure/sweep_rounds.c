@@ -190,6 +190,34 @@ static wm_status_t check_order(const wm_variants_t *variants, wm_error_t *err) {
   return status;
 }
 
+/* Cells of variants that another sweep has. One rank has them, as if it had computed them.
+ * Collective. */
+static void take_known(rounds_t *r) {
+  wm_sweep_t *s = r->sweep;
+  const wm_sweep_t *known = r->options->known;
+  const int64_t n = s->blocks->windows->n_predicted, n_blocks = s->blocks->n;
+  const int64_t *offset = s->blocks->windows->predicted_offset;
+  if (known == NULL || !wm_sweep_cells_are_independent())
+    return;
+  for (int64_t v = 0; v < s->variants->n && s->comm->rank == 0; v++) {
+    const int64_t w = wm_variants_same(s->variants, v, known->variants);
+    for (int64_t b = 0; b < n_blocks && w >= 0; b++) {
+      const int64_t first = offset[s->blocks->first_window[b]];
+      const int64_t end = offset[s->blocks->first_window[b + 1]];
+      if (wm_parts_has(r->parts, v, b))
+        continue;
+      memcpy((float *)s->nll.data + v * n + first, (const float *)known->nll.data + w * n + first,
+             (size_t)(end - first) * sizeof(float));
+      ((wm_cell_t *)s->cells.data)[v * n_blocks + b] =
+          ((const wm_cell_t *)known->cells.data)[w * n_blocks + b];
+      wm_parts_add(r->parts, v, b);
+    }
+  }
+  wm_shared_sync(&s->nll);
+  wm_shared_sync(&s->cells);
+  wm_parts_share(r->parts);
+}
+
 /* Collective. */
 static wm_status_t begin(rounds_t *r, wm_model_t *model, const wm_surrogates_t *surrogates,
                          const wm_log_t *log, wm_error_t *err) {
@@ -207,6 +235,7 @@ static wm_status_t begin(rounds_t *r, wm_model_t *model, const wm_surrogates_t *
   if (wm_parts_losses(r->parts) > 0)
     wm_log(log, WM_LOG_INFO, "sweep: resuming: %.0f %% of the losses are there (parts in %s)",
            percent(r), o->parts);
+  take_known(r);
   wm_progress_start(&r->progress, log, "sweep", "token losses", all_losses(r));
   wm_progress_resume(&r->progress, wm_parts_losses(r->parts));
 cleanup:

@@ -177,6 +177,27 @@ bool wm_variants_needs_losses(const wm_variants_t *v, int64_t variant) {
   return false;
 }
 
+bool wm_variants_is_reference(const wm_variants_t *v, int64_t variant) {
+  for (int64_t i = v->offsets[variant]; i < v->offsets[variant + 1]; i++)
+    if (v->changes[i].gate >= 0 && !wm_gate_has_score(v->gates->gates[v->changes[i].gate].kind))
+      return true;
+  return false;
+}
+
+int64_t wm_variants_same(const wm_variants_t *v, int64_t variant, const wm_variants_t *other) {
+  int64_t n, m;
+  const wm_change_t *c = wm_variants_changes(v, variant, &n);
+  for (int64_t w = 0; w < other->n; w++) {
+    const wm_change_t *d = wm_variants_changes(other, w, &m);
+    bool same = n == m;
+    for (int64_t i = 0; i < n && same; i++)
+      same = c[i].layer == d[i].layer && c[i].gate < 0 && d[i].gate < 0;
+    if (same)
+      return w;
+  }
+  return -1;
+}
+
 int64_t wm_variants_linear(const wm_variants_t *v, int64_t layer) {
   for (int64_t w = 1; w < v->n; w++) {
     int64_t n;

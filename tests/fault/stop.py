@@ -24,7 +24,7 @@ STOPPED, PATIENCE = 75, 240  # seconds for any wait, on a machine that is busy w
 SETTINGS = [
     "protocol.window=64", "protocol.kind=stream", "ranges.fit.tokens=[0,3000]", "ranges.gates.tokens=[3000,6000]",
     "ranges.validation.tokens=[6000,7000]", "ranges.evaluation.tokens=[7000,8000]", "compute.block_tokens=256",
-    "compute.tile_rows=128", "bootstrap.resamples=200", "checkpoint.minutes=1e-6", "gate.kinds=\"linear pca norm random\"",
+    "compute.tile_rows=128", "bootstrap.resamples=200", "checkpoint.minutes=0.0005", "gate.kinds=\"linear pca norm random\"",
     "gate.bottlenecks=[3]", "gate.thresholds=[0.5]", "allocate.budgets=[1,4]", "allocate.thresholds=[0.5]",
     "allocate.shortlist=2", "allocate.layers=[1,4,6]", "sweep.divergence=false"]
 WORK = tempfile.mkdtemp(prefix="wm_stop_", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)

@@ -314,6 +314,7 @@ static void measures_follow_from_cells(void **state) {
   o.bootstrap.resamples = 4000; /* so that Holm leaves something */
   run_sweep(self, &c, &o, &s);
   const double n = (double)c.windows.n_predicted;
+  double tested = 0, least = INFINITY, least_holm = INFINITY;
   for (int64_t v = 0; v < c.variants.n; v++) {
     const wm_sweep_measure_t *m = &s.measures[v];
     double routed = 0, agreed = 0, kl = 0;
@@ -345,11 +346,64 @@ static void measures_follow_from_cells(void **state) {
     double full = (double)a->n_layers * 4.0 * (double)(a->d_model * a->d_mlp);
     assert_true(fabs(f.mlp - (full - saved + gates)) < 1e-6 * full);
     if (wm_variants_needs_losses(&c.variants, v)) /* a reference, however low its losses are */
-      assert_true(s.effects[v].delta < 0 && !s.effects[v].beats_full);
+      assert_true(s.effects[v].delta < 0);
+    if (v > 0) { /* references are no hypotheses */
+      const bool reference = wm_variants_is_reference(&c.variants, v);
+      assert_int_equal(isnan(s.effects[v].p_holm), reference);
+      assert_true(!isnan(s.effects[v].p_two_sided) && !(reference && s.effects[v].beats_full));
+      tested += !reference;
+      least = fmin(least, reference ? INFINITY : s.effects[v].p_two_sided);
+      least_holm = fmin(least_holm, reference ? INFINITY : s.effects[v].p_holm);
+    }
     assert_true(v > 0 || (f.saved_pct == 0 && f.saved_body_pct == 0));
     assert_true(f.saved_body_pct >= f.saved_pct || f.saved_pct < 0);
   }
+  /* The family is as large as the variants that are tested. */
+  assert_true(fabs(least_holm - fmin(1, tested * least)) < 1e-12 && tested < (double)c.variants.n);
   wm_sweep_destroy(&s);
+  close_case(&c);
+}
+
+/* What another sweep has of the full model and of surrogates alone is taken from it, not computed:
+ * marks in its losses come out again; the rest is as it was. On all ranks, and with nodes. */
+static void known_losses_are_taken(void **state) {
+  skip_if_blas_tells_rows_apart();
+  case_t c;
+  wm_sweep_t whole, known, s;
+  open_case(world, *state, &c);
+  const int64_t n = c.windows.n_predicted, layers[] = {1, 2};
+  wm_sweep_options_t o = options_with(NULL, 0, 0);
+  run_sweep(world, &c, &o, &whole);
+  wm_variants_t all = c.variants;
+  OK(wm_variants_create(&c.variants, err));
+  for (int i = 0; i < 2; i++)
+    OK(wm_variants_add(&c.variants, &layers[i], 1, c.n_layers, err));
+  run_sweep(world, &c, &o, &known);
+  wm_variants_t some = c.variants;
+  c.variants = all;
+  float *nll = known.nll.data;
+  MPI_Barrier(world->world);
+  if (world->node_rank == 0)
+    for (int64_t v = 1; v <= 2; v++)
+      nll[v * n + 7] += 1;
+  wm_shared_sync(&known.nll);
+  known.variants = &some;
+  o.known = &known;
+  run_sweep(world, &c, &o, &s);
+  for (int64_t v = 0; v < all.n; v++) {
+    const int64_t w = wm_variants_same(&all, v, &some);
+    const float *expected = w >= 0 ? nll + w * n : (const float *)whole.nll.data + v * n,
+                *own = s.nll.data;
+    if (wm_variants_needs_losses(&all, v))
+      continue; /* an oracle goes by the losses that are marked */
+    assert_memory_equal(own + v * n, expected, (size_t)n * sizeof *own);
+    assert_true(s.measures[v].agreement == whole.measures[v].agreement);
+    assert_true(s.measures[v].divergence == whole.measures[v].divergence);
+  }
+  wm_sweep_destroy(&s);
+  wm_sweep_destroy(&known);
+  wm_sweep_destroy(&whole);
+  wm_variants_destroy(&some);
   close_case(&c);
 }
 
@@ -551,6 +605,7 @@ int main(int argc, char **argv) {
       ON(equals_rows_picked_by_hand, "demo_gpt2"),
       ON(measures_follow_from_cells, "gpt2"),
       ON(measures_follow_from_cells, "neox"),
+      ON(known_losses_are_taken, "gpt2"),
       ON(ends_of_the_threshold, "gpt2"),
       ON(ends_of_the_threshold, "demo_gpt_neox"),
       ON(ranks_change_nothing, "gpt2"),

@@ -12,7 +12,8 @@
 
 /* With fewer than two units the interval is not defined: interval and p-values are NaN and
  * beats_full is false. Of a variant with losses that are not finite, all numbers but `non_finite`
- * are NaN. What is NaN is no member of the family that the p-values are adjusted over. */
+ * are NaN. What is NaN is no member of the family that the p-values are adjusted over;
+ * nor are references (wm_bootstrap_adjust), whose adjusted p-values are NaN. */
 typedef struct {
   double mean_nll;      /* nats */
   double perplexity;    /* its exponential: infinite from about 709.8 nats on */
@@ -23,7 +24,7 @@ typedef struct {
   double p_better;      /* one-sided, against "delta >= 0": (#{delta_r >= 0} + 1) / (R + 1) */
   double p_worse;       /* one-sided, against "delta <= 0": (#{delta_r <= 0} + 1) / (R + 1) */
   double p_two_sided;   /* min(1, 2 min(p_better, p_worse)) */
-  double p_holm, p_bh;  /* p_two_sided adjusted over the V variants */
+  double p_holm, p_bh;  /* p_two_sided adjusted over the variants that are tested */
   int64_t units;        /* occupied ones, that the interval comes from */
   int64_t non_finite;   /* losses that are not finite */
   /* "Beats the full model": delta < 0 and p_holm < 1 - confidence, from WM_MIN_UNITS units or more;

@@ -87,6 +87,11 @@ wm_status_t wm_bootstrap_run_unpaired(const wm_unit_sums_t *sums, const wm_boots
  * sums.excess. */
 wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *sums, const wm_bootstrap_t *bootstrap,
                                  const double *delta, wm_effect_t *effects, wm_error_t *err);
+/* Adjusts the p-values of effects[n] anew over a family without the variants that are there for
+ * comparison: of those with reference[v] the adjusted p-values are NaN, and they beat nothing.
+ * reference: NULL if there are none. */
+wm_status_t wm_bootstrap_adjust(wm_effect_t *effects, int64_t n, const bool *reference,
+                                double confidence, wm_error_t *err);
 /* Fills the unpaired intervals of effects[V] from the whole delta[V, R] of
  * wm_bootstrap_run_unpaired. */
 wm_status_t wm_bootstrap_effects_unpaired(const wm_unit_sums_t *sums,

@@ -39,6 +39,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+typedef struct wm_sweep wm_sweep_t;
+
 typedef struct {
   int64_t max_group;         /* most variants of a group; 0: chosen */
   int64_t stack_rows;        /* see evaluate.h */
@@ -49,6 +51,9 @@ typedef struct {
   double checkpoint_seconds; /* between parts; 0: only when stopped */
   bool divergence;           /* measure KL and agreement with the full model, too */
   bool keep_whole;           /* a part holds all cells in the end, for work that follows */
+  /* A sweep of the same model, surrogates and blocks, with or without divergence as this one: what
+   * it has of variants without gates is taken from it where cells are independent. NULL: none. */
+  const wm_sweep_t *known;
   wm_unit_kind_t unit;
   wm_bootstrap_t bootstrap;
 } wm_sweep_options_t;
@@ -60,7 +65,7 @@ typedef struct {
   double agreement;  /* part of the positions whose most likely token is the full model's */
 } wm_sweep_measure_t;
 
-typedef struct {
+struct wm_sweep {
   wm_comm_t const *comm; /* borrowed, like the next three */
   const wm_model_t *model;
   const wm_variants_t *variants;
@@ -75,7 +80,7 @@ typedef struct {
   wm_effect_t *effects;    /* [V]; entry 0 holds the full model's perplexity and a delta of 0 */
   int64_t units_evaluated; /* by this rank */
   int64_t non_finite;      /* variants with a loss that is not finite: their effects are NaN */
-} wm_sweep_t;
+};
 
 /* Collective over comm->world. Evaluates all variants (ordered by first changed layer, first those
  * that do not need losses and then those that do; WM_USAGE if the all-linear variant of a layer is

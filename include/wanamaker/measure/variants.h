@@ -57,8 +57,16 @@ wm_path_t wm_variants_path(const wm_variants_t *variants, int64_t variant, int64
 /* Has the variant a gate? One that routes by measured losses (oracle)? */
 bool wm_variants_is_routed(const wm_variants_t *variants, int64_t variant);
 bool wm_variants_needs_losses(const wm_variants_t *variants, int64_t variant);
+/* Is it there for comparison only, one that routes at random or by measured losses? It is no
+ * hypothesis that is tested (method.md, section 6). */
+bool wm_variants_is_reference(const wm_variants_t *variants, int64_t variant);
 /* The variant that takes the surrogate at `layer` alone and everywhere; -1: there is none. */
 int64_t wm_variants_linear(const wm_variants_t *variants, int64_t layer);
+
+/* The variant of another set that makes the same changes, none of them by a gate; -1: there is
+ * none. */
+int64_t wm_variants_same(const wm_variants_t *variants, int64_t variant,
+                         const wm_variants_t *other);
 
 /* "full", "3", "10,11,12,13" (or "0-11" for runs of three or more) into `text`. */
 void wm_variants_label(const wm_variants_t *variants, int64_t variant, char *text, size_t size);
