@@ -323,6 +323,49 @@ cleanup:
   return status;
 }
 
+/* Number of a layer in the file. */
+static wm_status_t find_layer(wm_h5_t *file, int64_t layer, int64_t n, int64_t *index,
+                              wm_error_t *err) {
+  const int64_t zero = 0;
+  void *layers;
+  wm_status_t status = wm_alloc(&layers, n, sizeof(int64_t), "surrogates", err);
+  if (status == WM_OK)
+    status = wm_h5_read(file, "/layers", H5T_NATIVE_INT64, &zero, &n, layers, err);
+  *index = -1;
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
+    if (((int64_t *)layers)[i] == layer)
+      *index = i;
+  free(layers);
+  if (status == WM_OK && *index < 0)
+    status = wm_fail(err, WM_INPUT, "%s: layer %lld has no surrogate in it", wm_h5_path(file),
+                     (long long)layer);
+  return status;
+}
+
+wm_status_t wm_surrogates_put_filed(wm_surrogates_t *s, const wm_comm_t *comm, const char *path,
+                                    int64_t layer, wm_error_t *err) {
+  const int64_t d = s->d;
+  wm_h5_t *file = NULL;
+  int64_t n, index;
+  void *weight = NULL;
+  wm_status_t status;
+  WM_TRY(wm_h5_open(comm->world, path, &file, err));
+  WM_TRY(wm_h5_verify(file, err));
+  WM_TRY(wm_agree(comm->world, check_shape(file, s->n_layers, d, &n, err), err));
+  WM_TRY(find_layer(file, layer, n, &index, err));
+  WM_TRY(wm_agree(comm->world,
+                  wm_alloc(&weight, d * (d + 1), sizeof(double), "a surrogate", err), err));
+  double *bias = (double *)weight + d * d;
+  const int64_t offset[3] = {index, 0, 0}, count[3] = {comm->rank == 0, d, d};
+  WM_TRY(wm_h5_read(file, "/weight", H5T_NATIVE_DOUBLE, offset, count, weight, err));
+  WM_TRY(wm_h5_read(file, "/bias", H5T_NATIVE_DOUBLE, offset, count, bias, err));
+  WM_TRY(wm_surrogates_put(s, comm, layer, weight, bias, err));
+cleanup:
+  free(weight);
+  wm_h5_close(file);
+  return status;
+}
+
 void wm_surrogates_close(wm_surrogates_t *s) {
   if (s == NULL)
     return;

@@ -78,7 +78,7 @@ static void check_published(const wm_config_t *c, const char *name) {
 /* Reads configs/FILE. The demo's script gives paths on the command line. */
 static void check_file(const char *dir, const char *file) {
   static const char *const demo[] = {"model.path=m", "corpora.demo.path=p"};
-  bool is_demo = strcmp(file, "demo.cfg") == 0;
+  bool is_demo = strncmp(file, "demo", 4) == 0;
   char *path = wm_format("%s/%s", dir, file), *name = strndup(file, strlen(file) - 4);
   wm_config_t *c;
   if (wm_config_read(wm_settings, path, demo, is_demo ? 2 : 0, WM_JOB_RUN, &c, &err) != WM_OK)
