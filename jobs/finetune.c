@@ -58,6 +58,9 @@ static wm_status_t add_phase(const wm_finetune_t *f, int64_t phase, needs_t *nee
   for (int64_t i = 0; i < count; i++)
     if (trains(p, &all[i]))
       trained += all[i].elements;
+  const int64_t d = wm_model_arch(f->inputs.model)->d_model;
+  for (int64_t l = 0; l < f->plan.model_layers && o.train_surrogates; l++)
+    trained += p->modes[l] == WM_MODE_LINEAR || p->modes[l] == WM_MODE_GATED ? d * (d + 1) : 0;
   const int64_t rank = wm_training_saved_bytes(f->inputs.model, &o) +
                        wm_training_scratch_bytes(f->inputs.model, &o) +
                        wm_trainer_bytes(trained, f->run->comm->size);

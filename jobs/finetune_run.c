@@ -407,6 +407,8 @@ static wm_status_t do_step(wm_finetune_t *f, wm_trainer_result_t *result, wm_err
   if (status == WM_NUMERICAL)
     status = tell_failure(f, err);
   WM_TRY(status);
+  if (f->surrogates != NULL)
+    wm_surrogates_sync(f->surrogates); /* pretraining changes them */
   WM_TRY(wm_agree(f->run->comm->world, record(f, result, step.rate, err), err));
   f->stepping += wm_seconds() - start;
   f->exposed += result->exposed;

@@ -308,6 +308,7 @@ wm_training_options_t wm_finetune_options(const wm_finetune_t *f, int64_t phase,
   if (phase < 0)
     return o;
   o.trainable = f->plan.phases[phase].groups;
+  o.train_surrogates = f->settings.kind == WM_PLAN_PRETRAIN;
   o.paths = paths;
   o.frozen_mlps = frozen;
   for (int64_t l = 0; l < arch->n_layers; l++) {

@@ -13,6 +13,10 @@ static wm_status_t create_surrogate(wm_training_t *t, wm_layer_pass_t *l,
   int64_t d = t->model->arch.d_model, tile = t->model->options.tile_rows;
   wm_status_t status;
   assert(path->weight != NULL && path->bias != NULL);
+  if (t->options.train_surrogates) {
+    l->line_weight = (float *)path->weight;
+    l->line_bias = (float *)path->bias;
+  }
   WM_TRY(wm_linear_create(&l->surrogate, d, d, path->weight, WM_WEIGHT_IN_OUT, path->bias,
                           WM_ACT_NONE, tile, err));
   WM_TRY(wm_linear_create(&l->surrogate_backward, d, d, path->weight, WM_WEIGHT_OUT_IN, NULL,

@@ -67,12 +67,31 @@ cleanup:
   return status;
 }
 
-/* dx += (1 - g) dh W' of a gated layer. */
-static wm_status_t line_backward(wm_training_t *t, const wm_layer_pass_t *l,
-                                 const wm_saved_t *saved, int64_t rows, wm_error_t *err) {
+/* Gradients of a surrogate that trains, from dy, that of its output. */
+static wm_status_t line_gradients(const wm_training_t *t, const wm_layer_pass_t *l,
+                                  const wm_batch_t *batch, wm_error_t *err) {
   const wm_pass_buffers_t *b = &t->buffers;
-  int64_t d = t->model->arch.d_model;
+  const int64_t d = t->model->arch.d_model;
+  wm_status_t status = WM_OK;
+  for (int64_t s = 0; s < batch->n_sequences && l->dline_weight != NULL && status == WM_OK; s++) {
+    int64_t first = batch->starts[s], n = batch->starts[s + 1] - first;
+    wm_column_sums(b->dy + first * d, n, d, l->dline_bias);
+    status = wm_linear_weight_gradient(d, d, WM_WEIGHT_IN_OUT, b->x + first * d, b->dy + first * d,
+                                       n, l->dline_weight, err);
+  }
+  return status;
+}
+
+/* dx += (1 - g) dh W' of a gated layer, if needed, and gradients of the surrogate if it trains. */
+static wm_status_t line_backward(wm_training_t *t, const wm_layer_pass_t *l,
+                                 const wm_saved_t *saved, const wm_batch_t *batch, bool need_dx,
+                                 wm_error_t *err) {
+  const wm_pass_buffers_t *b = &t->buffers;
+  int64_t rows = batch->starts[batch->n_sequences], d = t->model->arch.d_model;
   wm_gate_scale(saved->gate, true, b->dh, rows, d, b->dy);
+  wm_status_t gradients = line_gradients(t, l, batch, err);
+  if (gradients != WM_OK || !need_dx)
+    return gradients;
   int64_t padded = wm_block_pad(t->model, b->dy, rows, d);
   wm_status_t status = wm_linear_apply(l->surrogate_backward, b->dy, padded, b->spare, err);
   if (status == WM_OK)
@@ -91,8 +110,8 @@ static wm_status_t gated_backward(wm_training_t *t, int64_t layer, const wm_pass
     wm_gate_scale(saved->gate, false, b->dh, rows, d, b->dy);
     WM_TRY(mlp_backward(t, layer, pass, saved, b->dy, need_dx, err));
   }
-  if (need_dx)
-    WM_TRY(line_backward(t, l, saved, rows, err));
+  if (need_dx || l->dline_weight != NULL)
+    WM_TRY(line_backward(t, l, saved, &pass->batch->rows, need_dx, err));
   WM_TRY(wm_gate_pass_backward(t, l, pass, saved, need_dx, err));
 cleanup:
   return status;
@@ -109,8 +128,9 @@ static wm_status_t path_backward(wm_training_t *t, int64_t layer, const wm_pass_
   memcpy(b->dy, b->dh, (size_t)(rows * d) * sizeof *b->dy);
   if (l->path == WM_MLP_FULL)
     return mlp_backward(t, layer, pass, saved, b->dy, need_dx, err);
-  if (!need_dx)
-    return WM_OK;
+  wm_status_t status = line_gradients(t, l, &pass->batch->rows, err);
+  if (status != WM_OK || !need_dx)
+    return status;
   return wm_linear_apply(l->surrogate_backward, b->dy, wm_block_pad(t->model, b->dy, rows, d),
                          b->dx, err);
 }

@@ -128,7 +128,8 @@ static int64_t lowest_layer(const wm_model_t *model, const wm_training_options_t
       own |= 1u << WM_GROUP_MLP;
     if (path == WM_MLP_GATED)
       own |= 1u << WM_GROUP_GATES;
-    if ((o->trainable & own) != 0)
+    bool line = o->train_surrogates && path != WM_MLP_FULL;
+    if (line || (o->trainable & own) != 0)
       return i;
   }
   return model->arch.n_layers;

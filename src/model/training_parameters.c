@@ -13,9 +13,9 @@
 enum { ALIGN_FLOATS = 16, GATE_NAME = 40, GATE_TENSORS = 4 };
 
 const char *wm_group_name(wm_group_t group) {
-  static const char *const names[] = {"tokens", "positions",  "attention", "mlp",
-                                      "norms",  "final_norm", "head",      "gates"};
-  assert(group >= 0 && group < WM_GROUP_COUNT);
+  static const char *const names[] = {"tokens",     "positions", "attention", "mlp",       "norms",
+                                      "final_norm", "head",      "gates",     "surrogates"};
+  assert(group >= 0 && group <= WM_GROUP_SURROGATES);
   return names[group];
 }
 
@@ -24,6 +24,8 @@ static int64_t aligned(int64_t floats) {
 }
 
 static bool trains(const wm_training_t *t, wm_group_t group) {
+  if (group == WM_GROUP_SURROGATES)
+    return t->options.train_surrogates;
   return (t->options.trainable & 1u << group) != 0;
 }
 
@@ -111,6 +113,30 @@ cleanup:
   return status;
 }
 
+/* The surrogate of layer `layer`, which trains. */
+static wm_status_t append_surrogate(wm_training_t *t, int64_t layer, wm_error_t *err) {
+  wm_layer_pass_t *l = &t->layers[layer];
+  const int64_t d = t->model->arch.d_model;
+  char *name = t->names + (t->n_gated * GATE_TENSORS + 2 * layer) * GATE_NAME;
+  wm_parameter_t p = {.name = name,
+                      .n_dims = 2,
+                      .shape = {d, d},
+                      .layer = layer,
+                      .group = WM_GROUP_SURROGATES,
+                      .value = l->line_weight};
+  wm_status_t status;
+  snprintf(name, GATE_NAME, "surrogate.%lld.weight", (long long)layer);
+  WM_TRY(append(t, p, true, &l->dline_weight, err));
+  p.name = name + GATE_NAME;
+  p.n_dims = 1;
+  p.shape[1] = 0;
+  p.value = l->line_bias;
+  snprintf(name + GATE_NAME, GATE_NAME, "surrogate.%lld.bias", (long long)layer);
+  WM_TRY(append(t, p, true, &l->dline_bias, err));
+cleanup:
+  return status;
+}
+
 static wm_status_t append_layer(wm_training_t *t, int64_t layer, wm_error_t *err) {
   wm_layer_t *of = &t->model->layers[layer];
   wm_layer_pass_t *to = &t->layers[layer];
@@ -125,6 +151,8 @@ static wm_status_t append_layer(wm_training_t *t, int64_t layer, wm_error_t *err
   WM_TRY(append_dense(t, &of->down, &to->down, layer, WM_GROUP_MLP, mlp, err));
   if (to->path == WM_MLP_GATED)
     WM_TRY(append_gate(t, layer, to->gated, err));
+  if (to->line_weight != NULL)
+    WM_TRY(append_surrogate(t, layer, err));
 cleanup:
   return status;
 }
@@ -202,7 +230,8 @@ static wm_status_t reserve_gates(wm_training_t *t, const wm_layer_path_t *paths,
     t->layers[i].gated = t->n_gated;
     t->n_gated += t->layers[i].path == WM_MLP_GATED;
   }
-  wm_status_t status = wm_alloc(&memory, t->n_gated * GATE_TENSORS, GATE_NAME, "names", err);
+  wm_status_t status =
+      wm_alloc(&memory, t->n_gated * GATE_TENSORS + 2 * layers, GATE_NAME, "names", err);
   t->names = status == WM_OK ? memory : NULL;
   status = wm_agree(t->model->comm->world, status, err);
   if (status != WM_OK || t->n_gated == 0)

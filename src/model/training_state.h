@@ -48,6 +48,8 @@ typedef struct {
   wm_norm_pass_t attention_norm, mlp_norm;
   wm_dense_pass_t qkv, project, up, down;
   wm_linear_t *surrogate, *surrogate_backward;
+  float *line_weight, *line_bias; /* the surrogate's, if it trains; else NULL */
+  float *dline_weight, *dline_bias;
   wm_gate_pass_t gate;
   int64_t gated;    /* number among the gated layers */
   wm_saved_t saved; /* `input` alone with checkpointing; nothing below the lowest layer */
@@ -90,7 +92,7 @@ struct wm_training {
   int64_t n_parameters, capacity, places_capacity;
   int64_t *segments; /* [L + 3] first gradients */
   float *gradients;
-  char *names; /* of gates' parameters */
+  char *names; /* of gates' and surrogates' parameters */
   wm_shared_t gates;
   wm_layer_pass_t *layers;
   wm_norm_pass_t final_norm;

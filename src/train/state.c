@@ -16,6 +16,10 @@ static void path_of(const wm_parameter_t *p, char path[PATH_SIZE]) {
     snprintf(path, PATH_SIZE, "/weights/%s", p->name);
 }
 
+static bool is_wanted(const wm_parameter_t *p, bool gates) {
+  return gates ? p->group == WM_GROUP_GATES : p->group < WM_GROUP_GATES;
+}
+
 /* Rows of a tensor that part `index` of `parts` writes or reads. */
 static void rows_of(const wm_parameter_t *p, int parts, int index, int64_t offset[2],
                     int64_t count[2], float **value) {
@@ -33,7 +37,7 @@ wm_status_t wm_state_save(const wm_comm_t *comm, const wm_training_t *training, 
   wm_status_t status = WM_OK;
   for (int64_t i = 0; i < n && status == WM_OK; i++) {
     char path[PATH_SIZE];
-    if ((p[i].group == WM_GROUP_GATES) == gates) {
+    if (is_wanted(&p[i], gates)) {
       path_of(&p[i], path);
       status = wm_h5_dataset(file, path, H5T_IEEE_F32LE, p[i].n_dims, p[i].shape,
                              gates ? "a gate's parameters" : "a tensor of the model", err);
@@ -43,7 +47,7 @@ wm_status_t wm_state_save(const wm_comm_t *comm, const wm_training_t *training, 
     char path[PATH_SIZE];
     int64_t offset[2], count[2];
     float *value;
-    if ((p[i].group == WM_GROUP_GATES) != gates)
+    if (!is_wanted(&p[i], gates))
       continue;
     path_of(&p[i], path);
     rows_of(&p[i], comm->size, comm->rank, offset, count, &value);
@@ -72,7 +76,7 @@ wm_status_t wm_state_load(const wm_comm_t *comm, wm_training_t *training, bool g
     char path[PATH_SIZE];
     int64_t offset[2], count[2];
     float *value;
-    if ((p[i].group == WM_GROUP_GATES) != gates)
+    if (!is_wanted(&p[i], gates))
       continue;
     path_of(&p[i], path);
     WM_TRY(check_shape(&p[i], path, file, err));

@@ -44,7 +44,9 @@ typedef enum {
   WM_GROUP_FINAL_NORM,
   WM_GROUP_HEAD, /* untied */
   WM_GROUP_GATES,
-  WM_GROUP_COUNT
+  WM_GROUP_COUNT,
+  /* Surrogates that train (wm_training_options_t.train_surrogates); no bit of `trainable`. */
+  WM_GROUP_SURROGATES = WM_GROUP_COUNT
 } wm_group_t;
 
 const char *wm_group_name(wm_group_t group);
@@ -60,6 +62,8 @@ typedef struct {
 typedef struct {
   uint32_t trainable;           /* bits 1u << wm_group_t */
   const wm_layer_path_t *paths; /* [L], read at creation; NULL: WM_MLP_FULL everywhere */
+  bool train_surrogates;        /* the paths' W and b train: their memory is written to, by whoever
+                                 * changes values; it is the caller's, who shares it among the ranks */
   const bool *frozen_mlps; /* [L] MLPs that do not train, whatever the groups say; read at creation;
                             * NULL: none */
   int64_t gate_hidden;     /* width of a gate's hidden layer, 32 in the study */
