@@ -1,8 +1,8 @@
-/* Causal attention by blocks of queries: scores of at most WM_QUERY_BLOCK queries of one head exist
- * per thread. The products' shapes follow from the block's place in its sequence alone. */
+/* Causal attention by blocks of queries of one head. A thread copies the keys and values that its
+ * block needs into panels, once, and takes some queries at a time: their scores and the weights
+ * that come of them stay in the nearest cache. */
+#include "attention_tile.h"
 #include "softmax.h"
-#include "vector.h"
-#include "wanamaker/linalg/gemm.h"
 #include "wanamaker/model/gradients.h"
 #include "wanamaker/model/kernels.h"
 
@@ -31,86 +31,182 @@ int64_t wm_query_blocks(int64_t n_sequences, const int64_t *starts, wm_query_blo
   return count;
 }
 
-int64_t wm_attention_scratch(int64_t max_length) {
-  return WM_QUERY_BLOCK * wm_scores_stride(max_length);
+/* What a thread works in. */
+typedef struct {
+  float *queries; /* [WM_TILE_ROWS, d_head], scaled */
+  float *scores;  /* [WM_TILE_ROWS, score_stride] */
+  float *mixed;   /* [WM_TILE_ROWS, panels of d_head] */
+  float *keys;    /* panels [d_head, WM_TILE_COLUMNS] of keys side by side */
+  float *values;  /* panels [max_length, WM_TILE_COLUMNS] of dimensions side by side */
+  int64_t score_stride, mixed_stride, value_panel;
+} scratch_t;
+
+enum { N_PARTS = 5 };
+
+/* Floats of every part, in whole cache lines, and all else of s; returns their sum. */
+static int64_t scratch_sizes(int64_t max_length, int64_t d_head, int64_t *sizes, scratch_t *s) {
+  int64_t keys = wm_tile_panels(max_length) * WM_TILE_COLUMNS;
+  s->score_stride = keys + WM_LANES; /* rows a power of two apart would share a cache set */
+  s->mixed_stride = wm_tile_panels(d_head) * WM_TILE_COLUMNS;
+  s->value_panel = max_length * WM_TILE_COLUMNS;
+  sizes[0] = WM_TILE_ROWS * d_head;
+  sizes[1] = WM_TILE_ROWS * s->score_stride;
+  sizes[2] = WM_TILE_ROWS * s->mixed_stride;
+  sizes[3] = keys * d_head;
+  sizes[4] = max_length * s->mixed_stride;
+  int64_t total = 0;
+  for (int i = 0; i < N_PARTS; i++) {
+    sizes[i] = (sizes[i] + WM_LANES - 1) / WM_LANES * WM_LANES;
+    total += sizes[i];
+  }
+  return total;
 }
 
-/* Drops probabilities of the query in row i of a block, which are x[0 .. n - 1] but for a factor.
- */
-static void drop(const wm_attention_dropout_t *d, const wm_query_block_t *block, int64_t i,
-                 int64_t head, float *x) {
+int64_t wm_attention_scratch(int64_t max_length, int64_t d_head) {
+  int64_t sizes[N_PARTS];
+  scratch_t s;
+  return scratch_sizes(max_length, d_head, sizes, &s);
+}
+
+static scratch_t scratch_place(int64_t max_length, int64_t d_head, float *memory) {
+  int64_t sizes[N_PARTS];
+  scratch_t s;
+  scratch_sizes(max_length, d_head, sizes, &s);
+  float **parts[N_PARTS] = {&s.queries, &s.scores, &s.mixed, &s.keys, &s.values};
+  for (int i = 0; i < N_PARTS; memory += sizes[i++])
+    *parts[i] = memory;
+  return s;
+}
+
+/* Drops probabilities of the query at `position`, which are x[0 .. position] but for a factor. */
+static void drop(const wm_attention_dropout_t *d, int64_t sequence, int64_t position, int64_t head,
+                 float *x) {
   enum { PIECE = 256 };
   float multipliers[PIECE];
-  int64_t position = block->first_query + i, n = position + 1;
+  int64_t n = position + 1;
   int64_t unit = wm_dropout_head_unit(d->max_positions, head);
   for (int64_t j = 0; j < n; j += PIECE) {
     int64_t count = n - j < PIECE ? n - j : PIECE;
-    wm_dropout_draw(&d->dropout, d->sequences[block->sequence], position, unit + j, count,
-                    multipliers);
+    wm_dropout_draw(&d->dropout, d->sequences[sequence], position, unit + j, count, multipliers);
     for (int64_t k = 0; k < count; k++)
       x[j + k] *= multipliers[k];
   }
 }
 
-static wm_status_t attend_block(const wm_qkv_layout_t *l, const float *qkv,
-                                const wm_query_block_t *block, int64_t head, float scale,
-                                int64_t stride, const wm_attention_dropout_t *dropout,
-                                float *scores, float *out, wm_error_t *err) {
-  int64_t keys = block->first_query + block->n;
-  const float *first = qkv + block->first_row * l->row_stride + head * l->head_stride;
-  const float *query = first + block->first_query * l->row_stride;
-  const float *key = first + l->part_stride, *value = key + l->part_stride;
-  int64_t width = l->n_heads * l->d_head;
-  float factors[WM_QUERY_BLOCK];
-  wm_status_t status = wm_sgemm_serial('N', 'T', block->n, keys, l->d_head, scale, query,
-                                       l->row_stride, key, l->row_stride, 0, scores, stride, err);
-  if (status != WM_OK)
-    return status;
-  for (int64_t i = 0; i < block->n; i++) {
-    factors[i] = wm_softmax_row(scores + i * stride, block->first_query + i + 1, keys);
-    if (dropout != NULL)
-      drop(dropout, block, i, head, scores + i * stride);
+/* One head of a block. */
+typedef struct {
+  const wm_qkv_layout_t *layout;
+  const wm_query_block_t *block;
+  const wm_attention_dropout_t *dropout; /* NULL: none */
+  int64_t head;
+  float scale;
+  const float *query; /* of the sequence's first row; key and value follow */
+  float *out;         /* of the sequence's first row and the head */
+} task_t;
+
+/* Panels of the first `n` keys, with zeros for those that fill the last panel. */
+static void copy_keys(const task_t *t, int64_t n, float *panels) {
+  const float *key = t->query + t->layout->part_stride;
+  int64_t d = t->layout->d_head, row = t->layout->row_stride;
+  for (int64_t j = 0; j < wm_tile_panels(n) * WM_TILE_COLUMNS; j += 8) {
+    float *target = panels + j / WM_TILE_COLUMNS * WM_TILE_COLUMNS * d + j % WM_TILE_COLUMNS;
+    int64_t i = 0;
+    for (; j + 8 <= n && i + 8 <= d; i += 8)
+      wm_transpose_eight(key + j * row + i, row, target + i * WM_TILE_COLUMNS, WM_TILE_COLUMNS);
+    for (; i < d; i++)
+      for (int64_t k = 0; k < 8; k++)
+        target[i * WM_TILE_COLUMNS + k] = j + k < n ? key[(j + k) * row + i] : 0;
   }
-  float *target = out + (block->first_row + block->first_query) * width + head * l->d_head;
-  status = wm_sgemm_serial('N', 'N', block->n, l->d_head, keys, 1, scores, stride, value,
-                           l->row_stride, 0, target, width, err);
-  for (int64_t i = 0; status == WM_OK && i < block->n; i++)
-    for (int64_t j = 0; j < l->d_head; j++)
-      target[i * width + j] *= factors[i];
-  return status;
 }
 
-wm_status_t wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
-                                       const wm_query_block_t *blocks, int64_t n_blocks,
-                                       float scale, int64_t max_length,
-                                       const wm_attention_dropout_t *dropout, float *scratch,
-                                       float *out, wm_error_t *err) {
-  int64_t stride = wm_scores_stride(max_length);
+static void copy_values(const task_t *t, int64_t n, int64_t panel, float *panels) {
+  const float *value = t->query + 2 * t->layout->part_stride;
+  int64_t d = t->layout->d_head, row = t->layout->row_stride;
+  for (int64_t i = 0; i < d; i += WM_TILE_COLUMNS, panels += panel) {
+    int64_t count = d - i < WM_TILE_COLUMNS ? d - i : WM_TILE_COLUMNS;
+    if (count < WM_TILE_COLUMNS)
+      memset(panels, 0, (size_t)(n * WM_TILE_COLUMNS) * sizeof *panels);
+    for (int64_t j = 0; j < n; j++)
+      if (count == WM_TILE_COLUMNS) /* a size that the compiler knows */
+        memcpy(panels + j * WM_TILE_COLUMNS, value + j * row + i, WM_TILE_COLUMNS * sizeof *panels);
+      else
+        memcpy(panels + j * WM_TILE_COLUMNS, value + j * row + i, (size_t)count * sizeof *panels);
+  }
+}
+
+/* Zeros after the last one. */
+static void copy_queries(const task_t *t, int64_t first, int64_t n, float *restrict rows) {
+  int64_t d = t->layout->d_head;
+  float scale = t->scale;
+  for (int64_t i = 0; i < n; i++) {
+    const float *query = t->query + (first + i) * t->layout->row_stride;
+    for (int64_t j = 0; j < d; j++)
+      rows[i * d + j] = scale * query[j];
+  }
+  memset(rows + n * d, 0, (size_t)((WM_TILE_ROWS - n) * d) * sizeof *rows);
+}
+
+/* Queries first .. first + n - 1 of the sequence, n <= WM_TILE_ROWS: rows beyond them are computed,
+ * for zeros, and left. */
+static void attend_rows(const task_t *t, int64_t first, int64_t n, const scratch_t *s) {
+  int64_t d = t->layout->d_head, keys = first + n, width = t->layout->n_heads * d;
+  copy_queries(t, first, n, s->queries);
+  for (int64_t p = 0; p < wm_tile_panels(keys); p++)
+    wm_tile_product(d, s->queries, d, s->keys + p * WM_TILE_COLUMNS * d,
+                    s->scores + p * WM_TILE_COLUMNS, s->score_stride);
+  float factors[WM_TILE_ROWS];
+  for (int64_t i = 0; i < n; i++) {
+    float *row = s->scores + i * s->score_stride;
+    factors[i] = wm_softmax_row(row, first + i + 1, keys);
+    if (t->dropout != NULL)
+      drop(t->dropout, t->block->sequence, first + i, t->head, row);
+  }
+  for (int64_t p = 0; p < wm_tile_panels(d); p++)
+    wm_tile_product(keys, s->scores, s->score_stride, s->values + p * s->value_panel,
+                    s->mixed + p * WM_TILE_COLUMNS, s->mixed_stride);
+  for (int64_t i = 0; i < n; i++) {
+    const float *mixed = s->mixed + i * s->mixed_stride;
+    float factor = factors[i], *restrict out = t->out + (first + i) * width;
+    for (int64_t j = 0; j < d; j++)
+      out[j] = mixed[j] * factor;
+  }
+}
+
+static void attend_block(const task_t *t, const scratch_t *s) {
+  int64_t first = t->block->first_query, end = first + t->block->n;
+  copy_keys(t, end, s->keys);
+  copy_values(t, end, s->value_panel, s->values);
+  for (int64_t q = first; q < end; q += WM_TILE_ROWS)
+    attend_rows(t, q, end - q < WM_TILE_ROWS ? end - q : WM_TILE_ROWS, s);
+}
+
+void wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
+                                const wm_query_block_t *blocks, int64_t n_blocks, float scale,
+                                int64_t max_length, const wm_attention_dropout_t *dropout,
+                                float *scratch, float *out) {
+  const int64_t d = layout->d_head, size = wm_attention_scratch(max_length, d);
   if (dropout != NULL && dropout->dropout.rate == 0)
     dropout = NULL;
-  wm_status_t result = WM_OK;
+    /* Backwards: a sequence's last block has most to do. */
 #pragma omp parallel for collapse(2) schedule(dynamic)
-  for (int64_t b = 0; b < n_blocks; b++)
+  for (int64_t b = n_blocks - 1; b >= 0; b--)
     for (int64_t h = 0; h < layout->n_heads; h++) {
       assert(blocks[b].first_query + blocks[b].n <= max_length);
-      float *scores = scratch + omp_get_thread_num() * wm_attention_scratch(max_length);
-      wm_error_t own = {0};
-      wm_status_t status =
-          attend_block(layout, qkv, &blocks[b], h, scale, stride, dropout, scores, out, &own);
-      if (status != WM_OK) {
-#pragma omp critical(wm_attention_error)
-        {
-          result = status;
-          *err = own;
-        }
-      }
+      const scratch_t s = scratch_place(max_length, d, scratch + omp_get_thread_num() * size);
+      int64_t row = blocks[b].first_row;
+      const task_t task = {.layout = layout,
+                           .block = &blocks[b],
+                           .dropout = dropout,
+                           .head = h,
+                           .scale = scale,
+                           .query = qkv + row * layout->row_stride + h * layout->head_stride,
+                           .out = out + (row * layout->n_heads + h) * d};
+      attend_block(&task, &s);
     }
-  return result;
 }
 
-wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
-                               const wm_query_block_t *blocks, int64_t n_blocks, float scale,
-                               int64_t max_length, float *scratch, float *out, wm_error_t *err) {
-  return wm_attention_apply_dropout(layout, qkv, blocks, n_blocks, scale, max_length, NULL, scratch,
-                                    out, err);
+void wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
+                        const wm_query_block_t *blocks, int64_t n_blocks, float scale,
+                        int64_t max_length, float *scratch, float *out) {
+  wm_attention_apply_dropout(layout, qkv, blocks, n_blocks, scale, max_length, NULL, scratch, out);
 }

@@ -11,6 +11,8 @@
 #include <omp.h>
 #include <stddef.h>
 
+enum { QUERY_BLOCK = 64 };
+
 /* Everything that a head of a sequence works with. */
 typedef struct {
   const wm_qkv_layout_t *layout;
@@ -21,12 +23,12 @@ typedef struct {
   const float *query;      /* of the sequence's first row; key and value follow */
   const float *out, *dout; /* of the sequence's first row and the head */
   float *dquery;
-  float *p, *dp;      /* [WM_QUERY_BLOCK, stride] */
+  float *p, *dp;      /* [QUERY_BLOCK, stride] */
   float *multipliers; /* [stride] */
 } task_t;
 
 int64_t wm_attention_backward_scratch(int64_t max_length) {
-  return (2 * WM_QUERY_BLOCK + 1) * wm_scores_stride(max_length);
+  return (2 * QUERY_BLOCK + 1) * wm_scores_stride(max_length);
 }
 
 static double dot(const float *a, const float *b, int64_t n) {
@@ -89,8 +91,8 @@ cleanup:
 
 static wm_status_t backward_head(const task_t *t, int64_t length, wm_error_t *err) {
   wm_status_t status = WM_OK;
-  for (int64_t q = 0; q < length && status == WM_OK; q += WM_QUERY_BLOCK)
-    status = backward_block(t, q, length - q < WM_QUERY_BLOCK ? length - q : WM_QUERY_BLOCK, err);
+  for (int64_t q = 0; q < length && status == WM_OK; q += QUERY_BLOCK)
+    status = backward_block(t, q, length - q < QUERY_BLOCK ? length - q : QUERY_BLOCK, err);
   return status;
 }
 
@@ -122,8 +124,8 @@ wm_status_t wm_attention_backward(const wm_qkv_layout_t *layout, const float *qk
                            .dout = dout + place,
                            .dquery = dqkv + at,
                            .p = own,
-                           .dp = own + WM_QUERY_BLOCK * stride,
-                           .multipliers = own + 2 * WM_QUERY_BLOCK * stride};
+                           .dp = own + QUERY_BLOCK * stride,
+                           .multipliers = own + 2 * QUERY_BLOCK * stride};
       wm_error_t failure = {0};
       wm_status_t status = backward_head(&task, length, &failure);
       if (status != WM_OK) {

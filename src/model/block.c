@@ -128,16 +128,15 @@ static void turn(const wm_model_t *model, const wm_qkv_layout_t *layout, const w
                   16.0 * (double)(rows * model->arch.n_heads * model->rotary.dims));
 }
 
-static wm_status_t mix(const wm_model_t *model, int64_t layer, const wm_qkv_layout_t *layout,
-                       const wm_batch_t *batch, wm_workspace_t *ws, wm_error_t *err) {
+static void mix(const wm_model_t *model, int64_t layer, const wm_qkv_layout_t *layout,
+                const wm_batch_t *batch, wm_workspace_t *ws) {
   double start = wm_profile_start(model->profile);
   int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, ws->blocks);
-  wm_status_t status = wm_attention_apply(layout, ws->qkv, ws->blocks, n_blocks,
-                                          model->family->score_scale(&model->arch, layer),
-                                          ws->max_length, ws->scores, ws->normed, err);
+  wm_attention_apply(layout, ws->qkv, ws->blocks, n_blocks,
+                     model->family->score_scale(&model->arch, layer), ws->max_length, ws->scores,
+                     ws->normed);
   wm_profile_stop(model->profile, WM_KERNEL_ATTENTION, start, attention_flops(&model->arch, batch),
                   0);
-  return status;
 }
 
 int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
@@ -158,7 +157,7 @@ wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_
   WM_TRY(dense(model, WM_KERNEL_QKV, &l->qkv, ws->normed, rows, padded, ws->qkv, err));
   if (model->rotary.dims > 0)
     turn(model, &layout, batch, rows, ws);
-  WM_TRY(mix(model, layer, &layout, batch, ws, err));
+  mix(model, layer, &layout, batch, ws);
   WM_TRY(dense(model, WM_KERNEL_PROJECT, &l->project, ws->normed, rows, padded, ws->qkv, err));
 cleanup:
   return status;

@@ -56,9 +56,9 @@ static wm_status_t attend(wm_training_t *t, int64_t layer, const wm_pass_t *pass
   const wm_attention_dropout_t dropout = {wm_training_dropout(t, pass, layer, WM_DROP_ATTENTION),
                                           pass->batch->sequences, m->arch.max_positions};
   int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, b->blocks);
-  WM_TRY(wm_attention_apply_dropout(&layout, saved->qkv, b->blocks, n_blocks,
-                                    m->family->score_scale(&m->arch, layer), t->options.max_length,
-                                    &dropout, b->attention, saved->attended, err));
+  wm_attention_apply_dropout(&layout, saved->qkv, b->blocks, n_blocks,
+                             m->family->score_scale(&m->arch, layer), t->options.max_length,
+                             &dropout, b->attention, saved->attended);
   WM_TRY(dense(t, l->project.forward, saved->attended, rows, d, b->y, err));
   drop_rows(t, pass, layer, WM_DROP_PROJECTED, b->y);
 cleanup:

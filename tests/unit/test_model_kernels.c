@@ -189,38 +189,44 @@ static void rotary_agrees_with_reference(void **state) {
     }
 }
 
-/* Several sequences at once, on several threads, lengths around the block of queries. */
-static void attention_agrees_with_reference(void **state) {
-  (void)state;
-  enum { HEADS = 3, DH = 12, D = HEADS * DH };
-  static const int64_t lengths[] = {1, 2, 63, 64, 65, 130, 17};
+/* Several sequences at once, on several threads, lengths around the blocks and tiles of queries. */
+static void attention_agrees(int64_t dh) {
+  enum { HEADS = 3, MAX = 600 };
+  static const int64_t lengths[] = {1, 2, 5, 11, 12, 13, 31, 33, 255, 256, 257, 17, MAX};
   enum { SEQUENCES = sizeof lengths / sizeof *lengths };
-  const wm_qkv_layout_t layouts[] = {{HEADS, DH, 3 * D, 3 * DH, DH}, {HEADS, DH, 3 * D, DH, D}};
+  const int64_t d = HEADS * dh;
+  const wm_qkv_layout_t layouts[] = {{HEADS, dh, 3 * d, 3 * dh, dh}, {HEADS, dh, 3 * d, dh, d}};
   int64_t starts[SEQUENCES + 1] = {0};
   for (int s = 0; s < SEQUENCES; s++)
     starts[s + 1] = starts[s] + lengths[s];
   int64_t rows = starts[SEQUENCES];
-  omp_set_num_threads(3);
-  float *qkv = random_floats(rows * 3 * D, 9, 1.5), *out = array(rows * D, sizeof *out);
-  float *scratch = array(3 * wm_attention_scratch(130), sizeof *scratch);
+  float *qkv = random_floats(rows * 3 * d, 9, 1.5), *out = array(rows * d, sizeof *out);
+  float *scratch = array(3 * wm_attention_scratch(MAX, dh), sizeof *scratch);
   wm_query_block_t *blocks = array(rows, sizeof *blocks);
   int64_t n_blocks = wm_query_blocks(SEQUENCES, starts, blocks);
-  assert_int_equal(n_blocks, 1 + 1 + 1 + 1 + 2 + 3 + 1);
-  double *wide = to_doubles(qkv, rows * 3 * D), *expected = array(rows * D, sizeof *expected);
+  assert_int_equal(n_blocks, SEQUENCES + 1 + 2);
+  double *wide = to_doubles(qkv, rows * 3 * d), *expected = array(rows * d, sizeof *expected);
+  /* Scores, up to 40, err by (dh + 2) eps relatively, so weights by 40 (dh + 2) eps; values are
+   * below 7. In practice errors are random: a quarter of that. */
+  const float scale = 1 / sqrtf((float)dh);
+  const double bound = 0.25 * 7 * 40 * (double)(dh + 2) * eps;
   for (int k = 0; k < 2; k++) {
-    wm_error_t err = {0};
-    assert_int_equal(
-        wm_attention_apply(&layouts[k], qkv, blocks, n_blocks, 0.3f, 130, scratch, out, &err),
-        WM_OK);
+    wm_attention_apply(&layouts[k], qkv, blocks, n_blocks, scale, MAX, scratch, out);
     for (int s = 0; s < SEQUENCES; s++)
-      wm_reference_attention(&layouts[k], wide + starts[s] * 3 * D, lengths[s], (double)0.3f,
-                             expected + starts[s] * D);
-    /* Scores, up to 30, err by (DH + 2) eps relatively, so weights by 30 (DH + 2) eps; values are
-     * below 7. In practice errors are random: a quarter of that. */
-    for (int64_t i = 0; i < rows * D; i++)
-      assert_true(fabs((double)out[i] - expected[i]) <= 0.25 * 7 * 30 * (DH + 2) * eps);
+      wm_reference_attention(&layouts[k], wide + starts[s] * 3 * d, lengths[s], (double)scale,
+                             expected + starts[s] * d);
+    for (int64_t i = 0; i < rows * d; i++)
+      assert_true(fabs((double)out[i] - expected[i]) <= bound);
   }
   free(qkv), free(out), free(scratch), free(blocks), free(wide), free(expected);
+}
+
+static void attention_agrees_with_reference(void **state) {
+  (void)state;
+  omp_set_num_threads(3);
+  static const int64_t widths[] = {1, 12, 64, 80};
+  for (int i = 0; i < 4; i++)
+    attention_agrees(widths[i]);
   omp_set_num_threads(1);
 }
 

@@ -45,11 +45,10 @@ typedef struct {
   const int64_t *sequences;
   int64_t max_positions;
 } wm_attention_dropout_t;
-wm_status_t wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
-                                       const wm_query_block_t *blocks, int64_t n_blocks,
-                                       float scale, int64_t max_length,
-                                       const wm_attention_dropout_t *dropout, float *scratch,
-                                       float *out, wm_error_t *err);
+void wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
+                                const wm_query_block_t *blocks, int64_t n_blocks, float scale,
+                                int64_t max_length, const wm_attention_dropout_t *dropout,
+                                float *scratch, float *out);
 
 /* Floats of scratch per thread. */
 int64_t wm_attention_backward_scratch(int64_t max_length);

@@ -56,7 +56,7 @@ void wm_rotary_apply(const wm_rotary_t *rotary, const wm_qkv_layout_t *layout,
                      const int32_t *positions, int64_t rows, float *qkv);
 
 /* Work of attention: some consecutive queries of one sequence. */
-enum { WM_QUERY_BLOCK = 64 };
+enum { WM_QUERY_BLOCK = 256 };
 typedef struct {
   int64_t first_row;      /* of the sequence, in the batch */
   int64_t first_query, n; /* queries, counted in the sequence */
@@ -68,15 +68,15 @@ typedef struct {
 int64_t wm_query_blocks(int64_t n_sequences, const int64_t *starts, wm_query_block_t *blocks);
 
 /* Floats of scratch per thread for sequences of at most max_length. */
-int64_t wm_attention_scratch(int64_t max_length);
+int64_t wm_attention_scratch(int64_t max_length, int64_t d_head);
 
 /* out[row, h * d_head ..] = softmax(scale q k' over the sequence's positions up to the row's own) v
- * for every head; out: [rows, n_heads * d_head]. Scores exist for one block of queries of one head
- * per thread: `scratch` holds wm_attention_scratch(max_length) floats for each of
+ * for every head; out: [rows, n_heads * d_head]. Scores exist for a few queries of one head per
+ * thread: `scratch` holds wm_attention_scratch(max_length, d_head) floats for each of
  * omp_get_max_threads() threads, 64-byte aligned. */
-wm_status_t wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
-                               const wm_query_block_t *blocks, int64_t n_blocks, float scale,
-                               int64_t max_length, float *scratch, float *out, wm_error_t *err);
+void wm_attention_apply(const wm_qkv_layout_t *layout, const float *qkv,
+                        const wm_query_block_t *blocks, int64_t n_blocks, float scale,
+                        int64_t max_length, float *scratch, float *out);
 
 /* a[i] += b[i]. */
 void wm_add_rows(float *a, const float *b, int64_t count);
