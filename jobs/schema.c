@@ -292,7 +292,7 @@ const wm_schema_t wm_settings[] = {
     {"bench.window", WM_SETTING_INT, "512", 2, 1 << 20, NULL, WM_JOB_BENCH,
      "tokens of a fixed window; documents are cut at it"},
     {"bench.windows", WM_SETTING_INT, "1", 1, 1 << 20, NULL, WM_JOB_BENCH,
-     "fixed windows of every rank"},
+     "fixed windows of every rank; two of 512 tokens fill a block of the evaluator"},
     {"bench.documents", WM_SETTING_INT, "1536", 2, 1 << 30, NULL, WM_JOB_BENCH,
      "least tokens of every rank's documents, whose lengths are distributed as WikiText's"},
     {"bench.batches", WM_SETTING_INTS, "[1, 4]", 1, 1 << 16, NULL, WM_JOB_BENCH,
