@@ -34,8 +34,8 @@ static wm_status_t read_grid(const wm_run_t *run, wm_fit_options_t *o, wm_error_
   return WM_OK;
 }
 
-/* What the surrogates depend on, and which attributes the file has. */
-static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o) {
+/* What the surrogates depend on, and which attributes the file has. base_key: of o->base. */
+static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o, uint64_t base_key) {
   static const char layout[] = "with text fingerprints";
   uint64_t h = wm_hash(layout, sizeof layout, wm_model_fingerprint(in->model));
   h = wm_text_fingerprint(&in->text[WM_ROLE_FIT], h);
@@ -48,6 +48,8 @@ static uint64_t stage_key(const wm_inputs_t *in, const wm_fit_options_t *o) {
   h = wm_hash(o->layers, (size_t)o->n_layers * sizeof *o->layers, h);
   if (o->sequential)
     h = wm_hash(&o->sequential, sizeof o->sequential, h);
+  if (o->base != NULL)
+    h = wm_hash(&base_key, sizeof base_key, h);
   return wm_hash(in->run->provenance.version, strlen(in->run->provenance.version), h);
 }
 
@@ -161,11 +163,11 @@ cleanup:
 }
 
 /* Collective. One file of surrogates; o->parts says where what is kept lies. */
-static wm_status_t fit_one(const wm_inputs_t *in, wm_fit_options_t *o, const char *path,
-                           bool *complete, wm_error_t *err) {
+static wm_status_t fit_one(const wm_inputs_t *in, wm_fit_options_t *o, uint64_t base_key,
+                           const char *path, bool *complete, wm_error_t *err) {
   const wm_run_t *run = in->run;
   wm_status_t status = WM_OK;
-  const uint64_t key = o->parts_key = stage_key(in, o);
+  const uint64_t key = o->parts_key = stage_key(in, o, base_key);
   *complete = wm_stage_is_complete(run, path, key);
   if (run->dry_run) {
     status = wm_agree(run->comm->world, explain(in, o, path, *complete, err), err);
@@ -213,7 +215,7 @@ static wm_status_t fit_joint(const wm_inputs_t *in, wm_fit_options_t o, bool *co
     if (status == WM_OK)
       status = wm_joint_path(run, i, "parts", parts, err);
     WM_TRY(wm_agree(run->comm->world, status, err));
-    WM_TRY(fit_one(in, &o, path, &one, err));
+    WM_TRY(fit_one(in, &o, 0, path, &one, err));
     *complete &= one;
   }
 cleanup:
@@ -232,11 +234,22 @@ wm_status_t wm_stage_fit(const wm_inputs_t *in, bool *complete, wm_error_t *err)
   if (status == WM_OK)
     status = prepare(in, layers, &options, path, parts, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
-  WM_TRY(fit_one(in, &options, path, complete, err));
+  WM_TRY(fit_one(in, &options, 0, path, complete, err));
   WM_TRY(fit_joint(in, options, complete, err));
 cleanup:
   free(layers);
   return status;
+}
+
+wm_status_t wm_stage_fit_on(const wm_inputs_t *in, int64_t layer, const wm_base_t *base,
+                            uint64_t base_key, const char *path, const char *parts,
+                            wm_error_t *err) {
+  wm_fit_options_t o = read_options(in->run, &layer, 1);
+  bool complete;
+  wm_status_t status = wm_agree(in->run->comm->world, read_grid(in->run, &o, err), err);
+  o.parts = parts;
+  o.base = base;
+  return status == WM_OK ? fit_one(in, &o, base_key, path, &complete, err) : status;
 }
 
 wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err) {

@@ -10,6 +10,7 @@
  * from what it kept in NAME.parts. */
 #include "gate.h"
 
+#include "gate_sequential.h"
 #include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
@@ -208,6 +209,7 @@ static wm_status_t compute(wm_gate_job_t *j, wm_error_t *err) {
   else
     WM_TRY(write_result(j, &routed, err));
   WM_TRY(show(j, &heldout, &routed, err));
+  WM_TRY(wm_gate_sequential(j, err));
 cleanup:
   wm_sweep_destroy(&heldout);
   wm_sweep_destroy(&routed);
@@ -271,6 +273,7 @@ static wm_status_t explain(wm_gate_job_t *j, wm_error_t *err) {
   wm_losses_explain(&j->routed_losses);
   if (j->in->run->comm->rank == 0)
     fprintf(j->in->run->out, "gate: %s\n", j->complete ? "complete, would be skipped" : j->path);
+  WM_TRY(wm_gate_sequential(j, err));
 cleanup:
   return status;
 }

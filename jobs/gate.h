@@ -39,6 +39,9 @@ wm_status_t wm_gate_settings(wm_gate_job_t *job, const char *where, wm_error_t *
 /* Not collective. job->routed from job->gates: for every layer its gates at their own threshold and
  * at those of the curve; oracles last, for they need the losses of the others. */
 wm_status_t wm_gate_variants(wm_gate_job_t *job, wm_error_t *err);
+/* Not collective. Thresholds at which a gate is measured into thresholds[1 + job->n_thresholds],
+ * its own first, each once; returns how many. */
+int64_t wm_gate_curve(const wm_gate_job_t *job, const wm_gate_t *gate, double *thresholds);
 /* Not collective. Hashes of the settings that the fit, and the choice, depend on. */
 uint64_t wm_gate_fit_key(const wm_gate_job_t *job, uint64_t seed);
 uint64_t wm_gate_choice_key(const wm_gate_job_t *job, uint64_t seed);

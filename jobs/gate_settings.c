@@ -181,21 +181,32 @@ static bool has_curve(const wm_gate_job_t *j, const wm_gate_t *g) {
          has_kind(wm_config_string(c, "gate.curve_kinds"), g->kind);
 }
 
+int64_t wm_gate_curve(const wm_gate_job_t *j, const wm_gate_t *g, double *thresholds) {
+  int64_t n = 0;
+  thresholds[n++] = g->threshold;
+  for (int64_t i = 0; i < j->n_thresholds && has_curve(j, g); i++) {
+    bool fresh = true;
+    for (int64_t k = 0; k < n; k++)
+      fresh = fresh && thresholds[k] != j->thresholds[i];
+    if (fresh)
+      thresholds[n++] = j->thresholds[i];
+  }
+  return n;
+}
+
 static wm_status_t add_gate(wm_gate_job_t *j, int64_t gate, double threshold, wm_error_t *err) {
   const wm_change_t change = {j->gates->gates[gate].layer, gate, threshold};
   return wm_variants_add_changes(&j->routed, &change, 1, j->gates->n_layers, err);
 }
 
 static wm_status_t add_curve(wm_gate_job_t *j, int64_t gate, wm_error_t *err) {
-  const wm_gate_t *g = &j->gates->gates[gate];
-  wm_status_t status = add_gate(j, gate, g->threshold, err);
-  for (int64_t i = 0; i < j->n_thresholds && status == WM_OK && has_curve(j, g); i++) {
-    bool fresh = j->thresholds[i] != g->threshold;
-    for (int64_t k = 0; k < i; k++)
-      fresh = fresh && j->thresholds[k] != j->thresholds[i];
-    if (fresh)
-      status = add_gate(j, gate, j->thresholds[i], err);
-  }
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, 1 + j->n_thresholds, sizeof(double), "thresholds", err);
+  double *thresholds = memory;
+  const int64_t n = status == WM_OK ? wm_gate_curve(j, &j->gates->gates[gate], thresholds) : 0;
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
+    status = add_gate(j, gate, thresholds[i], err);
+  free(memory);
   return status;
 }
 

@@ -85,7 +85,10 @@ const wm_schema_t wm_settings[] = {
      "layers to fit; none named: all"},
     {"fit.sequential", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, MEASURING,
      "also fit surrogates for each set of sweep.joint, every layer on the model in which those of "
-     "the set before it are replaced, and compare both in the sweep"},
+     "the set before it are replaced, and (job gate) surrogates and gates for each set of "
+     "sweep.routed, every layer on the model in which those before it are routed; the sweep "
+     "compares "
+     "both"},
     {"fit.grid", WM_SETTING_INTS, "[0, 0]", 0, 100000, NULL, MEASURING,
      "rows and columns of the process grid that solves one layer; [0, 0]: chosen by width"},
     {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, MEASURING | WM_JOB_BENCH,

@@ -4,12 +4,18 @@
 
 #include "inputs.h"
 #include "wanamaker/measure/records.h"
+#include "wanamaker/measure/trunk.h"
 
 /* Collective. Each skips what is complete for the same inputs; in a dry run it says what it would
  * do. *complete: its result is there for these inputs (after a dry run it may not be). */
 wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_fit(const wm_inputs_t *inputs, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
+/* Collective. The surrogate of one layer, fitted on the model `base` (base_key: of all that it is),
+ * into the file `path`; what is kept on the way into the folder `parts`. */
+wm_status_t wm_stage_fit_on(const wm_inputs_t *inputs, int64_t layer, const wm_base_t *base,
+                            uint64_t base_key, const char *path, const char *parts,
+                            wm_error_t *err);
 /* output.dir/surrogates.joint-SET.ENDING: what fit.sequential fits for a set of sweep.joint. */
 wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
                           wm_error_t *err);

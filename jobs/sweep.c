@@ -296,7 +296,7 @@ static wm_status_t show(const job_t *j, const wm_sweep_t *s, wm_error_t *err) {
       print_verdict(j, s);
   }
   status = wm_agree(j->in->run->comm->world, status, err);
-  return status == WM_OK ? wm_joint_compare(j->in, s, err) : status;
+  return status == WM_OK ? wm_joint_compare(j->in, j->surrogates, s, err) : status;
 }
 
 /* Collective. A sample of the sweep again in float32, from the weights as they are filed. */

@@ -2,6 +2,7 @@
 
 #include "wanamaker/measure/records.h"
 
+#include <assert.h>
 #include <math.h>
 
 /* The gate of a variant that has one and changes nothing else; NULL: it has not. */
@@ -31,6 +32,37 @@ void wm_gate_select(wm_gates_t *gates, const wm_sweep_t *sweep, double least_rou
     selected_variant[i] = best;
     layer->selected = best < 0 ? -1 : gate_of(sweep->variants, best)->gate;
     layer->selected_threshold = best < 0 ? NAN : gate_of(sweep->variants, best)->threshold;
+  }
+}
+
+/* Part of the positions that a variant's last layer routes: `routed` is the mean over all. */
+static double routed_last(const wm_sweep_t *s, int64_t variant, int64_t before) {
+  return s->measures[variant].routed * (double)(before + 1) -
+         s->measures[1].routed * (double)before;
+}
+
+void wm_gate_select_last(wm_gates_t *gates, const wm_sweep_t *s, int64_t layer,
+                         double least_routed) {
+  const double rounding = 1e-9;
+  int64_t before, n, best = -1;
+  wm_gate_layer_t *l = NULL;
+  wm_variants_changes(s->variants, 1, &before);
+  for (int64_t i = 0; i < gates->n_described; i++)
+    if (gates->layers[i].layer == layer)
+      l = &gates->layers[i];
+  assert(l != NULL);
+  l->selected = -1;
+  l->selected_threshold = NAN;
+  for (int64_t v = 2; v < s->variants->n; v++) {
+    const wm_change_t *c = wm_variants_changes(s->variants, v, &n) + before;
+    assert(n == before + 1 && c->layer == layer);
+    if (!wm_gate_has_score(gates->gates[c->gate].kind) || !isfinite(s->effects[v].delta) ||
+        routed_last(s, v, before) < least_routed - rounding ||
+        (best >= 0 && s->effects[v].delta >= s->effects[best].delta))
+      continue;
+    best = v;
+    l->selected = c->gate;
+    l->selected_threshold = c->threshold;
   }
 }
 

@@ -353,8 +353,8 @@ wm_status_t wm_surrogates_put_filed(wm_surrogates_t *s, const wm_comm_t *comm, c
   WM_TRY(wm_h5_verify(file, err));
   WM_TRY(wm_agree(comm->world, check_shape(file, s->n_layers, d, &n, err), err));
   WM_TRY(find_layer(file, layer, n, &index, err));
-  WM_TRY(wm_agree(comm->world,
-                  wm_alloc(&weight, d * (d + 1), sizeof(double), "a surrogate", err), err));
+  WM_TRY(wm_agree(comm->world, wm_alloc(&weight, d * (d + 1), sizeof(double), "a surrogate", err),
+                  err));
   double *bias = (double *)weight + d * d;
   const int64_t offset[3] = {index, 0, 0}, count[3] = {comm->rank == 0, d, d};
   WM_TRY(wm_h5_read(file, "/weight", H5T_NATIVE_DOUBLE, offset, count, weight, err));

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Compound routing and the allocator, the program as a whole: on 1 and 2 ranks the same plans, given
-# the same surrogates and gates; chosen plans keep to their budgets; a second run does nothing.
+# Compound routing, with surrogates and gates fitted at once and one after the other, and the
+# allocator, the program as a whole: on 1 and 2 ranks the same plans, given the same surrogates and gates; chosen plans keep to their budgets; a second run does nothing.
 #   allocate.sh WANAMAKER MPIEXEC MODEL_DIR     (WM_TEST_WORK: a directory that all ranks see)
 # shellcheck source=tests/mpi/program.sh
 source "$(dirname "$0")/program.sh"
 make_text 900 13
 
-run() { # RANKS JOB OUT [SETTING...]
-  run_job "$@" protocol.kind=stream "ranges.gates.tokens=[9000,11000]" fit.sequential=true \
+try() { # RANKS JOB OUT [SETTING...]
+  run_job "$1" "$2" "$3" protocol.kind=stream "ranges.gates.tokens=[9000,11000]" fit.sequential=true \
     gate.kinds='"linear"' sweep.routed="([2,3],[1,4,5])" sweep.divergence=false \
-    "allocate.budgets=[2,8]" "allocate.thresholds=[0.5]" allocate.shortlist=3 ||
-    { cat "$3.log" >&2; fail "$2 on $1 ranks"; }
+    "allocate.budgets=[2,8]" "allocate.thresholds=[0.5]" allocate.shortlist=3 "${@:4}"
+}
+
+run() {
+  try "$@" || { cat "$3.log" >&2; fail "$2 on $1 ranks"; }
 }
 
 expect() { # PATTERN FILE WHAT
@@ -25,6 +28,18 @@ done
 expect 'sum of' "$work/sweep.log" "no sums of single costs"
 expect '^2,3 +linear' "$work/sweep.log" "no routed set"
 expect '^layers  sum of single' "$work/sweep.log" "no comparison with sequential surrogates"
+expect '^surrogates and gates fitted on the untouched model, and sequentially' "$work/sweep.log" "nor with sequential gates"
+# The last table: both sets, measured both ways, which differ.
+sed -n '/^surrogates and gates fitted/,$p' "$work/sweep.log" | awk '$1 == "2,3" || $1 == "1,4,5" {
+    n++; bad += $3 == $6 || $6 == "-" || $(NF - 1) <= 0 || $NF <= 0 || $NF > 100 } END { exit bad > 0 || n != 2 }' ||
+  { cat "$work/sweep.log" >&2; fail "sets with sequential gates"; }
+run 1 gate "$one"
+[ "$(grep -c 'gates: .*/gates.routed-[01]-[12].h5 is complete for these inputs; skipped' "$one.log")" -eq 3 ] ||
+  { cat "$one.log" >&2; fail "sequential gates are fitted again"; }
+run 1 sweep "$one" sweep.routed="([2,3],[1,5,4])"
+grep -q 'has no sequential gates of these inputs' "$one.log" && fail "a set in another order is another set"
+try 1 sweep "$one" sweep.routed="([2,4],[1,4,5])" && fail "gates of another set are used"
+expect 'is of another set of layers; run the job gate again' "$one.log" "no word of another set"
 expect 'Pareto front' "$work/allocate.log" "no front"
 expect 'chosen there, reported on evaluation' "$work/allocate.log" "no report"
 

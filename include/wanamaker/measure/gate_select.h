@@ -23,6 +23,12 @@
 void wm_gate_select(wm_gates_t *gates, const wm_sweep_t *sweep, double least_routed,
                     int64_t *selected_variant);
 
+/* The same for one layer whose gates were measured on a modified model: the sweep's variant 1 is
+ * that model, and every candidate makes its changes and then one at `layer`, behind them all. Not
+ * collective. */
+void wm_gate_select_last(wm_gates_t *gates, const wm_sweep_t *sweep, int64_t layer,
+                         double least_routed);
+
 /* Collective. Adds dataset /curve, a compound [P] with a row for every variant that has one gate:
  * name of the gate (wm_gate_label), layer, number of the gate, threshold, perplexity, its change in
  * percent with interval, and the routed part of the positions. */

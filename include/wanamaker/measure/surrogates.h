@@ -45,8 +45,8 @@ wm_status_t wm_surrogates_create_empty(const wm_comm_t *comm, const int64_t *lay
  * ([in, out]) and bias[D]; other ranks' are not read. R^2 is NaN. */
 wm_status_t wm_surrogates_put(wm_surrogates_t *surrogates, const wm_comm_t *comm, int64_t layer,
                               const double *weight, const double *bias, wm_error_t *err);
-/* Collective. The same with the surrogate that the file `path` has for the layer; WM_INPUT if it has
- * none. */
+/* Collective. The same with the surrogate that the file `path` has for the layer; WM_INPUT if it
+ * has none. */
 wm_status_t wm_surrogates_put_filed(wm_surrogates_t *surrogates, const wm_comm_t *comm,
                                     const char *path, int64_t layer, wm_error_t *err);
 /* Collective. NULL is allowed. */
