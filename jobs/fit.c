@@ -252,6 +252,23 @@ wm_status_t wm_stage_fit_on(const wm_inputs_t *in, int64_t layer, const wm_base_
   return status == WM_OK ? fit_one(in, &o, base_key, path, &complete, err) : status;
 }
 
+wm_status_t wm_stage_fit_layers(const wm_inputs_t *in, const int64_t *layers, int64_t n,
+                                const char *name, bool *complete, wm_error_t *err) {
+  char path[WM_PATH_SIZE], parts[WM_PATH_SIZE], file[WM_PATH_SIZE];
+  wm_fit_options_t options = read_options(in->run, layers, n);
+  *complete = false;
+  wm_status_t status = read_grid(in->run, &options, err);
+  snprintf(file, sizeof file, "%s.h5", name);
+  if (status == WM_OK)
+    status = wm_output_path(in->run, file, path, err);
+  snprintf(file, sizeof file, "%s.parts", name);
+  if (status == WM_OK)
+    status = wm_output_path(in->run, file, parts, err);
+  options.parts = parts;
+  status = wm_agree(in->run->comm->world, status, err);
+  return status == WM_OK ? fit_one(in, &options, 0, path, complete, err) : status;
+}
+
 wm_status_t wm_job_fit(const wm_run_t *run, wm_error_t *err) {
   wm_inputs_t inputs;
   bool complete;

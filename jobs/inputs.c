@@ -247,6 +247,26 @@ static wm_status_t check_disjoint(const wm_inputs_t *in, wm_error_t *err) {
   return WM_OK;
 }
 
+wm_status_t wm_inputs_open_text(wm_inputs_t *in, int corpus, const wm_range_t *range,
+                                int64_t block_tokens, wm_text_t *text, wm_error_t *err) {
+  const bool fresh = in->tokens[corpus] == NULL;
+  wm_status_t status;
+  WM_TRY(open_tokens(in, corpus, err));
+  if (fresh)
+    WM_TRY(wm_agree(in->run->comm->world,
+                    check_ids(in->model, in->corpora[corpus], in->tokens[corpus], err), err));
+  status = make_windows(in, text, corpus, range, block_tokens, err);
+  WM_TRY(wm_agree(in->run->comm->world, status, err));
+cleanup:
+  return status;
+}
+
+wm_status_t wm_inputs_range(const wm_run_t *run, wm_role_t role, wm_range_t *out, wm_error_t *err) {
+  *out = wm_preset_find(wm_config_string(run->config, "ranges.preset"))->ranges[role];
+  out->name = wm_role_name(role);
+  return read_range(run, out->name, out, err);
+}
+
 wm_status_t wm_inputs_open_range(wm_inputs_t *in, wm_range_t range, bool required,
                                  int64_t block_tokens, wm_text_t *text, wm_error_t *err) {
   int corpus = 0;
@@ -255,13 +275,7 @@ wm_status_t wm_inputs_open_range(wm_inputs_t *in, wm_range_t range, bool require
   if (range.kind == WM_RANGE_ABSENT && !required)
     return WM_OK;
   WM_TRY(find_corpus(in, range.name, &corpus, err));
-  bool fresh = in->tokens[corpus] == NULL;
-  WM_TRY(open_tokens(in, corpus, err));
-  if (fresh)
-    WM_TRY(wm_agree(in->run->comm->world,
-                    check_ids(in->model, in->corpora[corpus], in->tokens[corpus], err), err));
-  status = make_windows(in, text, corpus, &range, block_tokens, err);
-  WM_TRY(wm_agree(in->run->comm->world, status, err));
+  WM_TRY(wm_inputs_open_text(in, corpus, &range, block_tokens, text, err));
 cleanup:
   return status;
 }
@@ -314,17 +328,28 @@ wm_status_t wm_inputs_open(const wm_run_t *run, unsigned roles, unsigned require
   return wm_inputs_open_on(run, NULL, roles, required, out, err);
 }
 
+/* Collective. out->model, unless it is there. */
+static wm_status_t begin(wm_inputs_t *out, wm_error_t *err) {
+  wm_status_t status;
+  WM_TRY(list_corpora(out, err));
+  WM_TRY(check_range_names(out->run, err));
+  if (out->model == NULL)
+    WM_TRY(wm_inputs_open_model(out->run, &out->model, err));
+cleanup:
+  return status;
+}
+
+wm_status_t wm_inputs_begin(const wm_run_t *run, wm_inputs_t *out, wm_error_t *err) {
+  *out = (wm_inputs_t){.run = run};
+  return wm_agree(run->comm->world, begin(out, err), err);
+}
+
 wm_status_t wm_inputs_open_on(const wm_run_t *run, wm_model_t *model, unsigned roles,
                               unsigned required, wm_inputs_t *out, wm_error_t *err) {
-  memset(out, 0, sizeof *out);
-  out->run = run;
-  out->model = model;
-  wm_status_t status;
   const wm_preset_t *preset = wm_preset_find(wm_config_string(run->config, "ranges.preset"));
-  WM_TRY(list_corpora(out, err));
-  WM_TRY(check_range_names(run, err));
-  if (out->model == NULL)
-    WM_TRY(wm_inputs_open_model(run, &out->model, err));
+  wm_status_t status;
+  *out = (wm_inputs_t){.run = run, .model = model};
+  WM_TRY(begin(out, err));
   for (int r = 0; r < WM_ROLES; r++)
     if (roles & (1u << r))
       WM_TRY(open_role(out, preset, (wm_role_t)r, (required & (1u << r)) != 0, err));

@@ -71,6 +71,14 @@ wm_status_t wm_inputs_open_range(wm_inputs_t *inputs, wm_range_t range, bool req
                                  int64_t block_tokens, wm_text_t *text, wm_error_t *err);
 /* A writable copy of the model at model.path, float32, for training. Collective. */
 wm_status_t wm_inputs_open_writable(const wm_run_t *run, wm_model_t **out, wm_error_t *err);
+/* Collective. What wm_inputs_open begins with: the names of the corpora, and the model. */
+wm_status_t wm_inputs_begin(const wm_run_t *run, wm_inputs_t *out, wm_error_t *err);
+/* Collective. A range of corpus number `corpus`, cut into blocks of block_tokens; *text as above.
+ */
+wm_status_t wm_inputs_open_text(wm_inputs_t *inputs, int corpus, const wm_range_t *range,
+                                int64_t block_tokens, wm_text_t *text, wm_error_t *err);
+/* Not collective. What preset and settings say of a role's range; absent if there is none. */
+wm_status_t wm_inputs_range(const wm_run_t *run, wm_role_t role, wm_range_t *out, wm_error_t *err);
 /* compute.type. */
 wm_compute_t wm_compute_of(const wm_run_t *run);
 /* Collective. The model alone. */

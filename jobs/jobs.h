@@ -23,7 +23,8 @@ enum {
   WM_JOB_BENCH = 1 << 3,
   WM_JOB_ALLOCATE = 1 << 5,
   WM_JOB_FINETUNE = 1 << 6,
-  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE
+  WM_JOB_PROBE = 1 << 7,
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE | WM_JOB_PROBE
 };
 
 /* What main() hands to a job. */
@@ -59,6 +60,7 @@ wm_status_t wm_job_gate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_allocate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_finetune(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_probe(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 
 #endif

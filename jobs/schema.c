@@ -8,7 +8,7 @@
 /* Jobs that run the model on texts, and those of them that evaluate variants. */
 enum {
   EVALUATING = WM_JOB_SWEEP | WM_JOB_GATE | WM_JOB_ALLOCATE,
-  MEASURING = WM_JOB_FIT | EVALUATING | WM_JOB_FINETUNE
+  MEASURING = WM_JOB_FIT | EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE
 };
 
 const wm_job_t wm_jobs[] = {
@@ -24,6 +24,8 @@ const wm_job_t wm_jobs[] = {
      "choose layers, gates and thresholds that save most for a given cost (allocation.h5)"},
     {"finetune", WM_JOB_FINETUNE, wm_job_finetune,
      "train a model with linear or gated layers, or its control, data-parallel (finetune.h5)"},
+    {"probe", WM_JOB_PROBE, wm_job_probe,
+     "ask what a token's cost depends on: the token or its context, across corpora (probes.h5)"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
     {NULL, 0, NULL, NULL},
@@ -46,6 +48,10 @@ const wm_schema_t wm_settings[] = {
      "member of a JSON Lines object that holds the text"},
     {"corpora.*.keep_newline", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, 0,
      "encode a row's trailing newline too, as the hub's WikiText rows have it (true for WikiText)"},
+    {"corpora.*.fit", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_PROBE,
+     "tokens [a, b) that the corpus's own surrogates are fitted on; empty: as ranges.fit"},
+    {"corpora.*.probe", WM_SETTING_INTS, "[]", 0, 1e300, NULL, WM_JOB_PROBE,
+     "tokens [a, b) that are probed; empty: as ranges.evaluation"},
 
     /* protocol and ranges: method.md, section 3 */
     {"protocol.kind", WM_SETTING_CHOICE, "documents", ANY_RANGE, "documents stream sliding", 0,
@@ -257,15 +263,79 @@ const wm_schema_t wm_settings[] = {
     {"finetune.time_limit", WM_SETTING_FLOAT, "0.0", 0, 1e9, NULL, WM_JOB_FINETUNE,
      "minutes after which it writes a checkpoint and stops with exit code 75; 0: none"},
 
+    /* probes: method.md, section 7 */
+    {"probe.corpora", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_PROBE,
+     "names of the corpora that are probed, separated by blanks, or all; the first one's "
+     "surrogates "
+     "are the shared ones"},
+    {"probe.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_PROBE,
+     "layers that are probed; none named: all"},
+    {"probe.surrogates", WM_SETTING_CHOICE, "both", ANY_RANGE, "both own shared", WM_JOB_PROBE,
+     "own: refitted on every corpus; shared: those of the first corpus; both: all probes with the "
+     "own ones, and types across corpora with either"},
+    {"probe.views", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_PROBE,
+     "views of token and context: normalised study normed, or all"},
+    {"probe.exclude", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_PROBE,
+     "classes of positions that the other probes leave out: position0 first end_of_text high_norm"},
+    {"probe.first_positions", WM_SETTING_INT, "4", 1, 1 << 20, NULL, WM_JOB_PROBE,
+     "positions 1 to this less 1 of a window are the class first"},
+    {"probe.high_norm", WM_SETTING_FLOAT, "4.0", 1, 1e300, NULL, WM_JOB_PROBE,
+     "a position is of the class high_norm if the layer norm divides it by more than this times "
+     "the "
+     "layer's median"},
+    {"probe.train_share", WM_SETTING_FLOAT, "0.7", 0.01, 0.99, NULL, WM_JOB_PROBE,
+     "part of the positions that probes are fitted to; whole bootstrap units"},
+    {"probe.resamples", WM_SETTING_INT, "1000", 0, 1e7, NULL, WM_JOB_PROBE,
+     "bootstrap resamples of every interval; 0: no intervals"},
+    {"probe.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, WM_JOB_PROBE,
+     "of splits, random gates, halves, clusters and hidden units"},
+    {"probe.words", WM_SETTING_STRING, "\"configs/words.txt\"", ANY_RANGE, NULL, WM_JOB_PROBE,
+     "categories of words: [name] begins one, words separated by blanks follow; those of "
+     "[function] "
+     "are function words"},
+    {"probe.alpha", WM_SETTING_FLOAT, "1.0", 1e-9, 1e300, NULL, WM_JOB_PROBE,
+     "ridge penalty of the regression of delta on the token's features"},
+    {"probe.least_count", WM_SETTING_INT, "10", 1, 1e300, NULL, WM_JOB_PROBE,
+     "observations of a token type that No-Fly lists and correlations take"},
+    {"probe.least_found", WM_SETTING_INT, "3", 1, 1e300, NULL, WM_JOB_PROBE,
+     "observations with which a No-Fly type is found on another corpus"},
+    {"probe.no_fly_delta", WM_SETTING_FLOAT, "0.05", -1e300, 1e300, NULL, WM_JOB_PROBE,
+     "No-Fly: mean delta above this, in nats, and"},
+    {"probe.no_fly_share", WM_SETTING_FLOAT, "0.6", 0, 1, NULL, WM_JOB_PROBE,
+     "more than this part of the observations above zero"},
+    {"probe.halvings", WM_SETTING_INT, "20", 1, 100000, NULL, WM_JOB_PROBE,
+     "random halves of the observations whose reliabilities are averaged"},
+    {"probe.components", WM_SETTING_INT, "50", 1, 100000, NULL, WM_JOB_PROBE,
+     "principal components that clusters are looked for in"},
+    {"probe.clusters", WM_SETTING_INT, "20", 1, 100000, NULL, WM_JOB_PROBE, "k of k-means"},
+    {"probe.restarts", WM_SETTING_INT, "5", 1, 1000, NULL, WM_JOB_PROBE, "starts of k-means"},
+    {"probe.iterations", WM_SETTING_INT, "300", 1, 100000, NULL, WM_JOB_PROBE,
+     "most iterations of a start"},
+    {"probe.consistent", WM_SETTING_FLOAT, "0.6", 0.5, 1, NULL, WM_JOB_PROBE,
+     "part of a cluster's deltas of one sign that makes it linear or nonlinear, if its mean's "
+     "interval lies on that side, too"},
+    {"probe.hidden", WM_SETTING_INT, "32", 0, 4096, NULL, WM_JOB_PROBE,
+     "units of the one-hidden-layer probe; 0: none"},
+    {"probe.hidden_iterations", WM_SETTING_INT, "200", 1, 100000, NULL, WM_JOB_PROBE,
+     "most iterations of its L-BFGS"},
+    {"probe.hidden_penalty", WM_SETTING_FLOAT, "100.0", 0, 1e300, NULL, WM_JOB_PROBE,
+     "its penalty on half the sum of squared weights, beside the sum of log-losses"},
+    {"probe.memory_gib", WM_SETTING_FLOAT, "2.0", 0, 1e6, NULL, WM_JOB_PROBE,
+     "most that a rank holds of MLP inputs and embeddings; layers that do not fit are done in "
+     "further passes; 0: no limit"},
+    {"probe.keep_features", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, WM_JOB_PROBE,
+     "write MLP inputs and embeddings of every corpus into probe_features.CORPUS.h5"},
+
     {"bootstrap.unit", WM_SETTING_CHOICE, "auto", ANY_RANGE, "auto article line window",
-     EVALUATING | WM_JOB_FINETUNE,
+     EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE,
      "what is resampled; auto: article where there are ten or more, else line or window"},
     {"bootstrap.resamples", WM_SETTING_INT, "10000", 100, 1e7, NULL, EVALUATING | WM_JOB_FINETUNE,
      "resamples of the paired bootstrap"},
-    {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL, EVALUATING | WM_JOB_FINETUNE,
-     "its seed"},
+    {"bootstrap.seed", WM_SETTING_INT, "1", 0, 1e300, NULL,
+     EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE, "its seed"},
     {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL,
-     EVALUATING | WM_JOB_FINETUNE, "level of the intervals and of \"beats the full model\""},
+     EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE,
+     "level of the intervals and of \"beats the full model\""},
     {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, EVALUATING | WM_JOB_FINETUNE,
      "also the study's interval, full model and variant on draws of their own: what pairing gains"},
 
@@ -280,7 +350,8 @@ const wm_schema_t wm_settings[] = {
      "own instructions; bf16_emulated: the same rounding on any CPU, half the memory, no speed"},
     {"compute.block_tokens", WM_SETTING_INT, "1024", 16, 1 << 20, NULL, MEASURING | WM_JOB_BENCH,
      "tokens of a block of windows, the unit of work"},
-    {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL, EVALUATING | WM_JOB_BENCH,
+    {"compute.stack_rows", WM_SETTING_INT, "8192", 16, 1 << 24, NULL,
+     EVALUATING | WM_JOB_BENCH | WM_JOB_PROBE,
      "most rows that go through a layer at once when branches are stacked"},
     {"compute.tile_rows", WM_SETTING_INT, "512", 16, 1 << 16, NULL, MEASURING | WM_JOB_BENCH,
      "fixed height of the matrix products' tiles"},

@@ -10,7 +10,7 @@ wm_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 wm_packages=(build-essential cmake pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
   libscalapack-openmpi-dev libopenblas-openmp-dev libdnnl-dev libconfig-dev libjansson-dev
-  libutf8proc-dev libxxhash-dev librandom123-dev)
+  libutf8proc-dev libxxhash-dev librandom123-dev liblbfgs-dev)
 
 wm_missing() {
   local p

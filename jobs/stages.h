@@ -10,6 +10,10 @@
  * do. *complete: its result is there for these inputs (after a dry run it may not be). */
 wm_status_t wm_stage_tokenize(const wm_run_t *run, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_fit(const wm_inputs_t *inputs, bool *complete, wm_error_t *err);
+/* The same for layers[n] alone, into output.dir/NAME.h5, from the inputs' fit and validation texts.
+ */
+wm_status_t wm_stage_fit_layers(const wm_inputs_t *inputs, const int64_t *layers, int64_t n,
+                                const char *name, bool *complete, wm_error_t *err);
 wm_status_t wm_stage_sweep(const wm_inputs_t *inputs, wm_error_t *err);
 /* Collective. The surrogate of one layer, fitted on the model `base` (base_key: of all that it is),
  * into the file `path`; what is kept on the way into the folder `parts`. */

@@ -189,6 +189,11 @@ void wm_evaluator_set_losses(wm_evaluator_t *evaluator, const float *nll) {
   evaluator->nll = nll;
 }
 
+void wm_evaluator_set_detail(wm_evaluator_t *evaluator, const wm_position_detail_t *detail) {
+  assert(evaluator->comparison != NULL);
+  wm_comparison_set_detail(evaluator->comparison, detail);
+}
+
 /* --- slots --------------------------------------------------------------------------------------
  */
 

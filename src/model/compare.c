@@ -10,11 +10,12 @@
 
 struct wm_comparison {
   int64_t max_slots, max_rows;
-  wm_compare_t *states;     /* [slots, positions] */
-  wm_compare_move_t *moves; /* [positions] */
-  float *weights;           /* [positions, tile_vocab] of the first slot */
-  int64_t *rows;            /* [positions] rows that predict */
-  int32_t *targets;         /* [positions] */
+  wm_compare_t *states;               /* [slots, positions] */
+  wm_compare_move_t *moves;           /* [positions] */
+  float *weights;                     /* [positions, tile_vocab] of the first slot */
+  int64_t *rows;                      /* [positions] rows that predict */
+  int32_t *targets;                   /* [positions] */
+  const wm_position_detail_t *detail; /* borrowed; NULL: not wanted */
 };
 
 /* One comparison in progress. */
@@ -71,6 +72,10 @@ void wm_comparison_free(wm_comparison_t *c) {
   free(c->rows);
   free(c->targets);
   free(c);
+}
+
+void wm_comparison_set_detail(wm_comparison_t *comparison, const wm_position_detail_t *detail) {
+  comparison->detail = detail;
 }
 
 /* --- one call -----------------------------------------------------------------------------------
@@ -155,6 +160,17 @@ static void give_results(const call_t *k, float *nll, double *divergence, int64_
   }
 }
 
+static void give_detail(const call_t *k) {
+  const wm_position_detail_t *to = k->c->detail;
+  for (int64_t i = 0; i < k->slots * k->n; i++) {
+    const wm_compare_t *leader = &k->c->states[i % k->n], *own = &k->c->states[i];
+    if (i < k->n)
+      to->entropy[i] = (float)wm_compare_entropy(leader);
+    to->divergence[i] = (float)wm_compare_divergence(leader, own);
+    to->agreed[i] = own->top == leader->top;
+  }
+}
+
 wm_status_t wm_model_compare(wm_model_t *model, wm_comparison_t *comparison, float *h,
                              int64_t slots, int64_t rows, const int32_t *targets, float *nll,
                              double *divergence, int64_t *agreed, wm_workspace_t *workspace,
@@ -174,6 +190,8 @@ wm_status_t wm_model_compare(wm_model_t *model, wm_comparison_t *comparison, flo
     WM_TRY(run_tile(&k, t, err));
   }
   give_results(&k, nll, divergence, agreed);
+  if (comparison->detail != NULL)
+    give_detail(&k);
 cleanup:
   return status;
 }

@@ -116,13 +116,17 @@ static void add_cross(wm_compare_t *s, const float *x, int64_t n, const float *w
 
 void wm_compare_lead(wm_compare_t *leader, const float *logits, int64_t first, int64_t width,
                      int32_t target, float *weights, wm_compare_move_t *move) {
-  const double before = leader->loss.max;
+  const double before = leader->loss.max, sum = leader->loss.sum;
   const float largest = wm_row_max(logits, width);
   take_target(&leader->loss, logits, first, width, target);
   add_row(&leader->loss, logits, width, largest, weights);
   *move = (wm_compare_move_t){leader->loss.max, exp(before - leader->loss.max)};
   take_best(leader, logits, first, width, largest);
+  const double kept = move->factor * leader->cross;
   add_cross(leader, logits, width, weights, move);
+  if (sum > 0) /* what was summed at the earlier maximum */
+    leader->own = move->factor * (leader->own + (before - move->max) * sum);
+  leader->own += leader->cross - kept;
 }
 
 void wm_compare_follow(wm_compare_t *follower, const float *logits, int64_t first, int64_t width,
@@ -132,6 +136,10 @@ void wm_compare_follow(wm_compare_t *follower, const float *logits, int64_t firs
   add_row(&follower->loss, logits, width, largest, NULL);
   take_best(follower, logits, first, width, largest);
   add_cross(follower, logits, width, weights, move);
+}
+
+double wm_compare_entropy(const wm_compare_t *leader) {
+  return log(leader->loss.sum) - leader->own / leader->loss.sum;
 }
 
 double wm_compare_divergence(const wm_compare_t *leader, const wm_compare_t *follower) {

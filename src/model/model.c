@@ -183,6 +183,14 @@ wm_status_t wm_model_unchanged(const wm_model_t *model, wm_error_t *err) {
   return wm_weights_unchanged(&model->weights, err);
 }
 
+void wm_model_mlp_norm(const wm_model_t *model, int64_t layer, const float **gamma,
+                       const float **beta, double *eps) {
+  const wm_norm_t *norm = &model->layers[layer].mlp_norm;
+  *gamma = norm->gamma;
+  *beta = norm->beta;
+  *eps = norm->eps;
+}
+
 int64_t wm_model_embedding_rows(const wm_model_t *model) {
   return model->arch.vocab_size;
 }

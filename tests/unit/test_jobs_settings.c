@@ -75,13 +75,16 @@ static void check_published(const wm_config_t *c, const char *name) {
   free(model);
 }
 
-/* Reads configs/FILE. The demo's script gives paths on the command line. */
+/* Reads configs/FILE. The demos' scripts give paths on the command line. */
 static void check_file(const char *dir, const char *file) {
   static const char *const demo[] = {"model.path=m", "corpora.demo.path=p"};
-  bool is_demo = strncmp(file, "demo", 4) == 0;
+  const bool is_probe = strcmp(file, "probe_demo.cfg") == 0;
+  const bool is_demo = is_probe || strncmp(file, "demo", 4) == 0;
+  const int overrides = is_probe ? 1 : is_demo ? 2 : 0;
   char *path = wm_format("%s/%s", dir, file), *name = strndup(file, strlen(file) - 4);
   wm_config_t *c;
-  if (wm_config_read(wm_settings, path, demo, is_demo ? 2 : 0, WM_JOB_RUN, &c, &err) != WM_OK)
+  if (wm_config_read(wm_settings, path, demo, overrides, is_probe ? WM_JOB_PROBE : WM_JOB_RUN, &c,
+                     &err) != WM_OK)
     fail_msg("%s", err.message);
   if (!is_demo)
     check_published(c, name);

@@ -49,6 +49,10 @@ void wm_evaluator_free(wm_evaluator_t *evaluator);
  * those of the full model and of the layer's all-linear variant. Not collective. */
 void wm_evaluator_set_losses(wm_evaluator_t *evaluator, const float *nll);
 
+/* An evaluator with divergence also fills `detail` of the block's predictions for the slots [full
+ * model, variants of the group] (model.h; borrowed; NULL: no longer). Not collective. */
+void wm_evaluator_set_detail(wm_evaluator_t *evaluator, const wm_position_detail_t *detail);
+
 /* Bytes that such an evaluator takes. */
 int64_t wm_evaluator_bytes(const wm_model_t *model, const wm_blocks_t *blocks, int64_t max_variants,
                            int64_t stack_rows, bool divergence);

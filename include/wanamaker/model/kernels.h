@@ -105,6 +105,7 @@ double wm_log_sum_nll(const wm_log_sum_t *state);
 typedef struct {
   wm_log_sum_t loss; /* the same bits as without comparison */
   double cross;      /* S of the row, at the leader's maximum so far */
+  double own;        /* leader: sum of e^(f - m) (f - m) */
   float best;        /* largest logit so far, and its first place */
   int32_t top;       /* -1: none yet */
 } wm_compare_t;
@@ -125,5 +126,7 @@ void wm_compare_follow(wm_compare_t *follower, const float *logits, int64_t firs
                        int32_t target, const float *weights, const wm_compare_move_t *move);
 /* KL(leader || follower) in nats once all tiles have come. */
 double wm_compare_divergence(const wm_compare_t *leader, const wm_compare_t *follower);
+/* Entropy of the leader's distribution in nats, likewise. */
+double wm_compare_entropy(const wm_compare_t *leader);
 
 #endif

@@ -70,6 +70,10 @@ uint64_t wm_model_fingerprint(const wm_model_t *model);
 /* Not collective. WM_INPUT if a file of weights was written to or shortened since it was opened:
  * what was computed from it may be wrong. */
 wm_status_t wm_model_unchanged(const wm_model_t *model, wm_error_t *err);
+/* The layer norm whose output is the MLP's input x of `layer`: gamma and beta [D], borrowed. Its
+ * input is h as wm_model_attend leaves it, or (arch.parallel_residual) as it finds it. */
+void wm_model_mlp_norm(const wm_model_t *model, int64_t layer, const float **gamma,
+                       const float **beta, double *eps);
 /* Rows of the token embedding: ids must be smaller. */
 int64_t wm_model_embedding_rows(const wm_model_t *model);
 int64_t wm_model_parameters(const wm_model_t *model);
@@ -141,6 +145,16 @@ wm_status_t wm_comparison_create(const wm_model_t *model, int64_t max_slots, int
 void wm_comparison_free(wm_comparison_t *comparison);
 /* Bytes that it takes. */
 int64_t wm_comparison_bytes(const wm_model_t *model, int64_t max_slots, int64_t max_rows);
+
+/* What a comparison can tell of every position beside the sums over them. */
+typedef struct {
+  float *entropy;    /* [n] of slot 0's distribution, nats */
+  float *divergence; /* [slots, n] KL(slot 0 || slot), nats */
+  uint8_t *agreed;   /* [slots, n] 1: the slot's most likely token is that of slot 0 */
+} wm_position_detail_t;
+
+/* From now on wm_model_compare fills `detail` (borrowed; NULL: no longer). */
+void wm_comparison_set_detail(wm_comparison_t *comparison, const wm_position_detail_t *detail);
 
 /* Several hidden states h: [slots, rows, D] of the same positions, n of which have a target:
  *   nll         [slots, n]  (float)(what wm_model_nll yields), same bits, packed

@@ -1,0 +1,40 @@
+#include "wanamaker/measure/probe.h"
+
+#include "wanamaker/measure/design.h"
+#include "wanamaker/measure/hidden_probe.h"
+#include "wanamaker/measure/logistic.h"
+
+static int64_t largest(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+int64_t wm_probe_layer_bytes(const wm_probe_options_t *o, int64_t rows, int64_t positions,
+                             int64_t d) {
+  const int64_t eight = (int64_t)sizeof(double), four = (int64_t)sizeof(float);
+  const int64_t gate = wm_logistic_bytes(d) + d * d * eight + rows * 9;
+  const int64_t pca = (5 * d * d + WM_DESIGN_TILE * d) * eight +
+                      rows * (o->components + 4) * eight + o->components * d * eight;
+  const int64_t hidden = wm_hidden_parameters(d, o->hidden) * 20 * eight + 2 * 256 * d * four;
+  const int64_t features = positions * 14 * eight;
+  return 3 * rows * d * four + positions * (2 * eight) +
+         largest(largest(gate, pca), largest(hidden, features));
+}
+
+wm_status_t wm_probe_layer(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_error_t *err) {
+  wm_status_t status = wm_probe_distribution(l, t, err);
+  if (status == WM_OK)
+    status = wm_probe_positions(l, t, err);
+  if (status == WM_OK)
+    status = wm_probe_types(l, t, err);
+  WM_TRY(wm_agree(l->comm->world, status, err));
+  if (l->brief)
+    return WM_OK;
+  WM_TRY(wm_probe_context(l, t, err));
+  WM_TRY(wm_probe_forensics(l, t, err));
+  WM_TRY(wm_probe_clusters(l, t, err));
+  WM_TRY(wm_probe_separability(l, t, err));
+  WM_TRY(wm_agree(l->comm->world, wm_probe_tables_status(t, err), err));
+cleanup:
+  return status == WM_OK ? status
+                         : wm_error_prefix(err, "probes of layer %lld", (long long)l->layer);
+}
