@@ -1,0 +1,549 @@
+/* Probes on texts whose truth is planted: deltas that depend on the input token alone, on the
+ * target token alone, on the context alone, or on nothing; any number of ranks against one;
+ * degenerate texts; k-means and the hidden probe against plain statements. */
+#include "test_measure_fixture.h"
+#include "wanamaker/measure/hidden_probe.h"
+#include "wanamaker/measure/kmeans.h"
+#include "wanamaker/measure/probe.h"
+#include "wanamaker/measure/probe_pairs.h"
+#include "wanamaker/measure/unit_moments.h"
+
+#include <math.h>
+
+enum { N = 4000, D = 12, TYPES = 50, BLOCK = 50, UNIT = 40, LAYER = 3 };
+
+typedef enum { INPUT, TARGET, CONTEXT, NOTHING, TRUTHS } truth_t;
+static const char *const truth_names[TRUTHS] = {"the input token", "the target token",
+                                                "the context", "nothing"};
+
+static struct { wm_comm_t *world, *self; } S;
+
+/* A text with everything that a layer's probes need, whole on every rank. */
+typedef struct {
+  wm_probe_text_t text;
+  wm_token_traits_t traits;
+  double delta[N], entropy[N], divergence[N], agreed[N], factor[N];
+  uint8_t classes[N], used[N];
+  float x[N * D], e[N * D];
+  float gamma[D], beta[D];
+  int32_t cluster[N];
+} planted_t;
+
+static double normal(uint64_t stream, int64_t i) {
+  return wm_rng_normal((wm_rng_t){99, stream}, (uint64_t)i);
+}
+
+static void plant_rows(planted_t *p, uint64_t corpus, const int32_t *input) {
+  for (int64_t j = 0; j < D; j++) {
+    p->gamma[j] = (float)(1 + 0.3 * normal(1, j));
+    p->beta[j] = (float)(0.2 * normal(2, j));
+  }
+  for (int64_t i = 0; i < N; i++) {
+    double mean = 0;
+    p->factor[i] = 0.7 + 0.2 * wm_rng_uniform((wm_rng_t){5, corpus}, (uint64_t)i);
+    for (int64_t j = 0; j < D; j++) {
+      p->e[i * D + j] =
+          (float)(normal(3, input[i] * D + j) + 0.01 * normal(20 + corpus, i * D + j));
+      mean += (double)p->e[i * D + j] / D;
+    }
+    for (int64_t j = 0; j < D; j++)
+      p->x[i * D + j] =
+          (float)((double)p->gamma[j] * ((double)p->e[i * D + j] - mean) * p->factor[i] +
+                  (double)p->beta[j] + normal(30 + corpus, i * D + j));
+  }
+}
+
+/* Of the input: linear in its embedding. */
+static double effect(truth_t truth, uint64_t corpus, int64_t i, int32_t input, int32_t target) {
+  double sum = 0;
+  if (truth == TARGET)
+    return normal(8, target);
+  for (int64_t j = 0; truth != NOTHING && j < D; j++)
+    sum += truth == INPUT ? normal(3, input * D + j) * normal(7, j)
+                          : normal(30 + corpus, i * D + j) * normal(9, j);
+  return sum / sqrt(D);
+}
+
+static void make_traits(wm_token_traits_t *t) {
+  char text[TYPES][8];
+  const char *texts[TYPES];
+  int64_t length[TYPES], count[TYPES];
+  for (int i = 0; i < TYPES; i++) {
+    length[i] = snprintf(text[i], sizeof text[i],
+                         i % 3 == 0   ? " w%c%c"
+                         : i % 3 == 1 ? "%c%c"
+                                      : ".%d",
+                         'a' + i % 26, 'a' + i % 7);
+    if (i == 0)
+      length[i] = snprintf(text[i], sizeof text[i], " the");
+    texts[i] = text[i];
+    count[i] = i == TYPES - 1 ? 0 : 1 + i; /* one never occurs */
+  }
+  OK(wm_token_traits_make(TYPES, texts, length, "[function]\nthe of\n[other]\nwah # comment\n",
+                          "words", t, err));
+  OK(wm_token_traits_count(t, count, err));
+}
+
+/* corpus: 0 or 1, of other texts with the same types and effects. */
+static planted_t *plant(truth_t truth, uint64_t corpus) {
+  planted_t *p = zeroed(1, sizeof *p);
+  int32_t *ids = zeroed(4 * N, sizeof *ids), *input = ids, *target = ids + N;
+  int32_t *position = ids + 2 * N, *unit = ids + 3 * N;
+  for (int64_t i = 0; i < N; i++) {
+    input[i] = (int32_t)wm_rng_below((wm_rng_t){11, corpus}, (uint64_t)i, TYPES - 1);
+    target[i] = (int32_t)wm_rng_below((wm_rng_t){12, corpus}, (uint64_t)i, TYPES - 1);
+    position[i] = (int32_t)(i % UNIT);
+    unit[i] = (int32_t)(i / UNIT);
+  }
+  OK(wm_probe_text_make(N, input, target, position, unit, N / UNIT, 0.7, 1, &p->text, err));
+  make_traits(&p->traits);
+  plant_rows(p, corpus, input);
+  for (int64_t i = 0; i < N; i++) {
+    p->delta[i] =
+        0.1 + 0.2 * effect(truth, corpus, i, input[i], target[i]) + 0.1 * normal(40 + corpus, i);
+    p->entropy[i] = wm_rng_uniform((wm_rng_t){13, corpus}, (uint64_t)i);
+    p->divergence[i] = wm_rng_uniform((wm_rng_t){14, corpus}, (uint64_t)i);
+    p->agreed[i] = i % 3 == 0;
+    p->classes[i] = position[i] == 0;
+    p->used[i] = 1;
+  }
+  free(ids);
+  return p;
+}
+
+static void uproot(planted_t *p) {
+  wm_probe_text_destroy(&p->text);
+  wm_token_traits_destroy(&p->traits);
+  free(p);
+}
+
+static wm_probe_options_t options(void) {
+  return (wm_probe_options_t){.C = 1,
+                              .alpha = 1,
+                              .block = 8,
+                              .seed = 1,
+                              .bootstrap = {.resamples = 50, .seed = 1, .confidence = 0.95},
+                              .views = {true, true, true},
+                              .first_positions = 4,
+                              .high_norm = 4,
+                              .least_count = 10,
+                              .least_found = 3,
+                              .no_fly_delta = 0.05,
+                              .no_fly_share = 0.6,
+                              .halvings = 10,
+                              .components = 6,
+                              .k = 5,
+                              .restarts = 2,
+                              .iterations = 100,
+                              .consistent = 0.6,
+                              .hidden = 4,
+                              .hidden_iterations = 30,
+                              .hidden_penalty = 1};
+}
+
+/* All probes of the text on the ranks of `comm`, which hold blocks in turn. */
+static void run(const wm_comm_t *comm, planted_t *p, const wm_probe_options_t *o,
+                wm_probe_tables_t *tables) {
+  const int64_t n = p->text.n;
+  int64_t *place = zeroed(2 * n, sizeof *place), *block = place + n, rows = 0;
+  float *x = zeroed(5 * n * D, sizeof *x), *e = x + n * D;
+  double *score = zeroed(2 * n, sizeof *score), *factor = score + n;
+  int8_t *label = zeroed(n, 1);
+  for (int64_t i = 0; i < n; i++)
+    if (i / BLOCK % comm->size == comm->rank) {
+      memcpy(x + rows * D, p->x + i * D, D * sizeof *x);
+      memcpy(e + rows * D, p->e + i * D, D * sizeof *x);
+      factor[rows] = p->factor[i];
+      block[rows] = i / BLOCK;
+      place[rows++] = i;
+    }
+  const wm_probe_layer_t l = {.comm = comm,
+                              .options = o,
+                              .text = &p->text,
+                              .traits = &p->traits,
+                              .corpus = "planted",
+                              .surrogates = "own",
+                              .layer = LAYER,
+                              .d = D,
+                              .delta = p->delta,
+                              .entropy = p->entropy,
+                              .divergence = p->divergence,
+                              .agreed = p->agreed,
+                              .classes = p->classes,
+                              .used = p->used,
+                              .n = rows,
+                              .place = place,
+                              .block = block,
+                              .x = x,
+                              .e = e,
+                              .factor = factor,
+                              .gamma = p->gamma,
+                              .beta = p->beta,
+                              .eps = 1e-5,
+                              .work = x + 2 * n * D,
+                              .score = score,
+                              .label = label,
+                              .cluster = p->cluster};
+  wm_probe_tables_init(tables);
+  OK(wm_probe_layer(&l, tables, err));
+  free(place);
+  free(x);
+  free(score);
+  free(label);
+}
+
+/* AUC of a gate, view "" or normalised, for the median label. */
+static double auc_of(const wm_probe_tables_t *tables, const char *gate, const char *key) {
+  const wm_probe_table_t *t = &tables->table[WM_PROBE_CONTEXT];
+  for (int64_t i = 0; i < t->n; i++) {
+    const char *view = wm_probe_text_at(t, i, "view");
+    if (strcmp(wm_probe_text_at(t, i, "gate"), gate) == 0 &&
+        strcmp(wm_probe_text_at(t, i, "key"), key) == 0 &&
+        strcmp(wm_probe_text_at(t, i, "label"), "median") == 0 &&
+        (view[0] == '\0' || strcmp(view, "normalised") == 0))
+      return wm_probe_number_at(t, i, "auc");
+  }
+  fail_msg("no gate on %s, %s", gate, key);
+  return NAN;
+}
+
+/* --- planted truths -----------------------------------------------------------------------------
+ */
+
+enum { SEEN = 7 };
+static const char *const seen[SEEN][2] = {{"x", ""},
+                                          {"e", ""},
+                                          {"c", ""},
+                                          {"type's mean e", "input"},
+                                          {"type's mean delta", "input"},
+                                          {"type's mean delta", "target"},
+                                          {"random", ""}};
+/* Which of them tell each truth. */
+static const bool tells[TRUTHS][SEEN] = {{true, true, false, true, true, false, false},
+                                         {false, false, false, false, false, true, false},
+                                         {true, false, true, false, false, false, false},
+                                         {false, false, false, false, false, false, false}};
+
+static void check_pair(truth_t truth, planted_t *a, planted_t *b, const wm_probe_options_t *o) {
+  const wm_probe_side_t x = {"a", &a->text, a->delta, a->used};
+  const wm_probe_side_t y = {"b", &b->text, b->delta, b->used};
+  for (int k = 0; k < WM_KEYS; k++) {
+    wm_probe_agreement_t g;
+    OK(wm_probe_agreement(S.world->world, &x, &y, (wm_probe_key_t)k, o, &g, err));
+    assert_int_equal(g.types, TYPES - 1);
+    const bool same =
+        (truth == INPUT && k == WM_KEY_INPUT) || (truth == TARGET && k == WM_KEY_TARGET);
+    if (S.world->rank == 0)
+      print_message("  %-6s r = %.3f [%.3f, %.3f], reliability %.3f %.3f, corrected %.3f\n",
+                    wm_probe_key_name((wm_probe_key_t)k), g.r, g.low, g.high, g.reliability[0],
+                    g.reliability[1], g.corrected);
+    if (same) {
+      assert_true(g.r > 0.9 && g.low > 0.85 && fabs(g.corrected - 1) < 0.05);
+      assert_true(g.reliability[0] > 0.9);
+    } else {
+      assert_true(fabs(g.r) < 0.45); /* 3 / sqrt(types) */
+      assert_true(g.reliability[0] < 0.6 && g.reliability[1] < 0.6);
+    }
+  }
+}
+
+static void truths_are_recognised(void **state) {
+  (void)state;
+  wm_probe_options_t o = options();
+  o.views[WM_VIEW_STUDY] = o.views[WM_VIEW_NORMED] = false;
+  for (int truth = 0; truth < TRUTHS; truth++) {
+    planted_t *a = plant((truth_t)truth, 0), *b = plant((truth_t)truth, 1);
+    wm_probe_tables_t tables;
+    run(S.world, a, &o, &tables);
+    if (S.world->rank == 0)
+      print_message("delta depends on %s: AUC of gates, held out\n", truth_names[truth]);
+    for (int g = 0; g < SEEN; g++) {
+      const double auc = auc_of(&tables, seen[g][0], seen[g][1]);
+      if (S.world->rank == 0)
+        print_message("  %-18s %-6s %.3f\n", seen[g][0], seen[g][1], auc);
+      if (tells[truth][g])
+        assert_true(auc > 0.65);
+      else
+        assert_true(fabs(auc - 0.5) < 0.06); /* three standard errors of 1200 positions */
+    }
+    check_pair((truth_t)truth, a, b, &o);
+    wm_probe_tables_destroy(&tables);
+    uproot(a);
+    uproot(b);
+  }
+}
+
+/* --- any number of ranks ------------------------------------------------------------------------
+ */
+
+static void expect_equal(const wm_probe_tables_t *a, const wm_probe_tables_t *b) {
+  for (int id = 0; id < WM_PROBE_TABLES; id++) {
+    const wm_probe_table_t *x = &a->table[id], *y = &b->table[id];
+    assert_int_equal(x->n, y->n);
+    for (int64_t i = 0; i < x->n; i++)
+      for (int64_t c = 0; c < x->n_columns; c++) {
+        const wm_probe_column_t *column = &x->layout->columns[c];
+        if (column->size > 0) {
+          assert_string_equal(wm_probe_text_at(x, i, column->name),
+                              wm_probe_text_at(y, i, column->name));
+          continue;
+        }
+        const double u = wm_probe_number_at(x, i, column->name);
+        const double v = wm_probe_number_at(y, i, column->name);
+        if (isnan(u) != isnan(v) || fabs(u - v) > 1e-9 * (1 + fabs(u)))
+          fail_msg("%s, row %lld, %s: %.17g and %.17g", x->layout->path, (long long)i, column->name,
+                   u, v);
+      }
+  }
+}
+
+static void ranks_agree(void **state) {
+  (void)state;
+  const wm_probe_options_t o = options();
+  planted_t *p = plant(CONTEXT, 0);
+  wm_probe_tables_t all, one;
+  run(S.world, p, &o, &all);
+  run(S.self, p, &o, &one);
+  assert_true(all.table[WM_PROBE_CLUSTERS].n == 5 && all.table[WM_PROBE_FORENSICS].n == 26);
+  expect_equal(&all, &one);
+  wm_probe_tables_destroy(&all);
+  wm_probe_tables_destroy(&one);
+  uproot(p);
+}
+
+/* --- degenerate texts ---------------------------------------------------------------------------
+ */
+
+static const char *note_of(const wm_probe_tables_t *t, wm_probe_table_id_t id) {
+  assert_true(t->table[id].n > 0);
+  return wm_probe_text_at(&t->table[id], 0, "note");
+}
+
+/* One unit: nothing is held out and nothing has an interval. */
+static void one_unit(void **state) {
+  (void)state;
+  const wm_probe_options_t o = options();
+  planted_t *p = plant(INPUT, 0);
+  wm_probe_tables_t t;
+  for (int64_t i = 0; i < N; i++) {
+    p->text.unit[i] = 0;
+    p->text.test[i] = 0;
+  }
+  p->text.n_units = 1;
+  run(S.world, p, &o, &t);
+  assert_string_equal(note_of(&t, WM_PROBE_CONTEXT), "no held-out positions");
+  assert_true(isnan(wm_probe_number_at(&t.table[WM_PROBE_CONTEXT], 0, "auc")));
+  assert_true(isnan(wm_probe_number_at(&t.table[WM_PROBE_GEOMETRY], 0, "low")));
+  assert_false(isnan(wm_probe_number_at(&t.table[WM_PROBE_GEOMETRY], 0, "r")));
+  wm_probe_tables_destroy(&t);
+  uproot(p);
+}
+
+/* Three different rows of x, k = 5; all deltas equal. */
+static void few_points(void **state) {
+  (void)state;
+  const wm_probe_options_t o = options();
+  planted_t *p = plant(INPUT, 0);
+  wm_probe_tables_t t;
+  for (int64_t i = 0; i < N; i++) {
+    memcpy(p->x + i * D, p->x + i % 3 * D, D * sizeof(float));
+    p->delta[i] = 0.25;
+  }
+  run(S.world, p, &o, &t);
+  assert_string_equal(note_of(&t, WM_PROBE_CLUSTERINGS),
+                      "3 clusters, not 5: too few distinct points");
+  assert_int_equal(t.table[WM_PROBE_CLUSTERS].n, 3);
+  assert_true(wm_probe_number_at(&t.table[WM_PROBE_CLUSTERINGS], 0, "inertia") < 1e-9 * N);
+  assert_non_null(strstr(note_of(&t, WM_PROBE_CONTEXT), "one class"));
+  assert_string_equal(note_of(&t, WM_PROBE_SEPARABILITY), "one class");
+  wm_probe_tables_destroy(&t);
+  uproot(p);
+}
+
+/* Nothing is used at all. */
+static void no_positions(void **state) {
+  (void)state;
+  const wm_probe_options_t o = options();
+  planted_t *p = plant(INPUT, 0), *q = plant(INPUT, 1);
+  const wm_probe_side_t a = {"a", &p->text, p->delta, p->used};
+  const wm_probe_side_t b = {"b", &q->text, q->delta, q->used};
+  wm_probe_tables_t t;
+  memset(p->used, 0, sizeof p->used);
+  run(S.world, p, &o, &t);
+  assert_non_null(strstr(note_of(&t, WM_PROBE_CONTEXT), "no held-out positions"));
+  OK(wm_probe_pair(S.world, &o, LAYER, "own", &a, &b, &t, err));
+  assert_string_equal(note_of(&t, WM_PROBE_FATES), "no type has enough observations");
+  assert_string_equal(note_of(&t, WM_PROBE_CORRELATIONS), "fewer than 3 types are on both sides");
+  wm_probe_tables_destroy(&t);
+  uproot(p);
+  uproot(q);
+}
+
+/* --- the study's construction -------------------------------------------------------------------
+ */
+
+/* Three types with ten observations each on both sides: one stays No-Fly, one flips, one is not
+ * listed; a fourth is listed and not found. */
+static void fates_are_counted(void **state) {
+  (void)state;
+  enum { M = 40 };
+  static const double here[4] = {0.5, 0.4, -0.3, 0.6}, there[4] = {0.7, -0.2, 0.9, 0.1};
+  const wm_probe_options_t o = options();
+  int32_t id[M], zero[M] = {0};
+  uint8_t used[M], used_there[M];
+  double delta[M], other[M];
+  wm_probe_text_t text;
+  for (int i = 0; i < M; i++) {
+    id[i] = 7 * (i % 4);
+    used[i] = 1;
+    used_there[i] = i % 4 != 3 || i < 8; /* two observations of the fourth */
+    delta[i] = here[i % 4] + 0.01 * (i / 4);
+    other[i] = there[i % 4] + 0.01 * (i / 4);
+  }
+  OK(wm_probe_text_make(M, id, zero, zero, zero, 1, 0.7, 1, &text, err));
+  const wm_probe_side_t a = {"a", &text, delta, used}, b = {"b", &text, other, used_there};
+  wm_probe_fate_t f;
+  OK(wm_probe_fate(&a, &b, WM_KEY_INPUT, &o, &f, err));
+  assert_int_equal(f.types, 4);
+  assert_int_equal(f.listed, 3);
+  assert_int_equal(f.found, 2);
+  assert_int_equal(f.still, 1);
+  assert_int_equal(f.flipped, 1);
+  assert_true(fabs(f.r - 1) < 1e-12);
+  wm_probe_text_destroy(&text);
+}
+
+/* --- k-means and the hidden probe ---------------------------------------------------------------
+ */
+
+/* Four separated groups: found, with the inertia of their means. */
+static void groups_are_found(void **state) {
+  (void)state;
+  enum { M = 400, G = 4 };
+  double points[M * 2], centre[G * 2], mean[G][2] = {{0}}, inertia = 0;
+  int64_t number[M], n = 0;
+  int32_t cluster[M];
+  double own[M * 2];
+  for (int i = 0; i < M; i++)
+    for (int j = 0; j < 2; j++) {
+      points[2 * i + j] = 10 * (j == 0 ? i % G / 2 : i % 2) + normal(50, 2 * i + j);
+      mean[i % G][j] += points[2 * i + j] / (M / G);
+    }
+  for (int i = 0; i < 2 * M; i++)
+    inertia += pow(points[i] - mean[i / 2 % G][i % 2], 2);
+  for (int i = 0; i < M; i++)
+    if (i % S.world->size == S.world->rank) {
+      memcpy(own + 2 * n, points + 2 * i, 2 * sizeof(double));
+      number[n++] = i;
+    }
+  const wm_kmeans_options_t o = {G, 3, 50, 1, 0};
+  wm_kmeans_t k;
+  OK(wm_kmeans(S.world->world, own, number, n, 2, &o, cluster, centre, &k, err));
+  assert_int_equal(k.k, G);
+  assert_true(k.converged && fabs(k.inertia - inertia) < 1e-9 * inertia);
+  for (int64_t i = 1; i < n; i++)
+    if (number[i] % G == number[0] % G)
+      assert_int_equal(cluster[i], cluster[0]);
+}
+
+/* The gradient against differences of the objective, and a fit that lowers it. */
+static void hidden_gradient(void **state) {
+  (void)state;
+  enum { M = 300, H = 3, P = H * (D + 2) + 1 };
+  static float x[M * D];
+  float mean[D] = {0}, scale[D];
+  int64_t index[M], block[M], n = 0;
+  int8_t label[M];
+  double p[P], g[P], ignored[P], f, up, down;
+  for (int i = 0; i < M; i++) {
+    for (int j = 0; j < D; j++)
+      x[i * D + j] = (float)normal(60, i * D + j);
+    if (i / 20 % S.world->size == S.world->rank) {
+      index[n] = i;
+      block[n] = i / 20;
+      label[n++] = (x[i * D] * x[i * D + 1] > 0) != (i % 10 == 0);
+    }
+  }
+  for (int j = 0; j < D; j++)
+    scale[j] = 1;
+  const wm_hidden_rows_t rows = {n, D, x, index, block, label, mean, scale};
+  const wm_hidden_options_t o = {H, 100, 2, 1, 0};
+  for (int i = 0; i < P; i++)
+    p[i] = 0.5 * normal(61, i);
+  OK(wm_hidden_objective(S.world->world, &rows, &o, p, g, &f, err));
+  for (int i = 0; i < P; i += 5) {
+    const double step = 1e-2, at = p[i];
+    p[i] = at + step;
+    OK(wm_hidden_objective(S.world->world, &rows, &o, p, ignored, &up, err));
+    p[i] = at - step;
+    OK(wm_hidden_objective(S.world->world, &rows, &o, p, ignored, &down, err));
+    p[i] = at;
+    /* float32 products: 1e-7 / step, and the third derivative's step^2 */
+    assert_true(fabs((up - down) / (2 * step) - g[i]) < 1e-4);
+  }
+  wm_hidden_t out;
+  OK(wm_hidden_fit(S.world->world, &rows, &o, p, &out, err));
+  assert_true(out.objective < f && out.objective < log(2) && out.iterations > 3);
+  assert_true(wm_all_equal(S.world->world, p, sizeof p));
+}
+
+/* --- statistics of units ------------------------------------------------------------------------
+ */
+
+static void moments_are_statistics(void **state) {
+  (void)state;
+  enum { M = 200 };
+  double x[M], y[M], mean = 0, sse = 0, total = 0;
+  int32_t unit[M];
+  const wm_bootstrap_t b = {.resamples = 100, .seed = 1, .confidence = 0.9};
+  wm_unit_statistic_t r, r2, m;
+  for (int i = 0; i < M; i++) {
+    x[i] = 1e3 + normal(70, i);
+    y[i] = 1e3 + normal(71, i) + 0.5 * (x[i] - 1e3);
+    unit[i] = i / 10;
+    mean += y[i] / M;
+  }
+  for (int i = 0; i < M; i++) {
+    sse += pow(y[i] - x[i], 2);
+    total += pow(y[i] - mean, 2);
+  }
+  const MPI_Comm world = S.world->world;
+  OK(wm_unit_statistic(world, WM_MOMENT_CORRELATION, x, y, NULL, unit, M, 20, &b, &r, err));
+  OK(wm_unit_statistic(world, WM_MOMENT_R2, x, y, NULL, unit, M, 20, &b, &r2, err));
+  OK(wm_unit_statistic(world, WM_MOMENT_MEAN, y, y, NULL, unit, M, 20, &b, &m, err));
+  assert_true(fabs(r.value - wm_pearson(x, y, M)) < 1e-12);
+  assert_true(fabs(r2.value - (1 - sse / total)) < 1e-10);
+  assert_true(fabs(m.value - mean) < 1e-9);
+  assert_true(r.low < r.value && r.value < r.high && m.low < mean && mean < m.high);
+}
+
+static int open_all(void **state) {
+  (void)state;
+  OK(wm_comm_create(MPI_COMM_WORLD, &S.world, err));
+  OK(wm_comm_create(MPI_COMM_SELF, &S.self, err));
+  return 0;
+}
+
+static int close_all(void **state) {
+  (void)state;
+  wm_comm_free(S.self);
+  wm_comm_free(S.world);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(truths_are_recognised),
+                                     cmocka_unit_test(ranks_agree),
+                                     cmocka_unit_test(one_unit),
+                                     cmocka_unit_test(few_points),
+                                     cmocka_unit_test(no_positions),
+                                     cmocka_unit_test(fates_are_counted),
+                                     cmocka_unit_test(groups_are_found),
+                                     cmocka_unit_test(hidden_gradient),
+                                     cmocka_unit_test(moments_are_statistics)};
+  int provided;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  int failed = cmocka_run_group_tests(tests, open_all, close_all);
+  MPI_Finalize();
+  return failed;
+}
