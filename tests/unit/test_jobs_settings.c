@@ -75,6 +75,21 @@ static void check_published(const wm_config_t *c, const char *name) {
   free(model);
 }
 
+/* Those of fine-tuning experiments. */
+static void check_finetune(const wm_config_t *c, const char *name) {
+  char *output = wm_format("results/%s", name);
+  int64_t count;
+  assert_string_equal(wm_config_string(c, "model.path"), "models/gpt2-medium");
+  assert_string_equal(wm_config_string(c, "output.dir"), output);
+  assert_string_equal(wm_config_string(c, "finetune.corpus"), "train");
+  assert_true(wm_config_int(c, "finetune.steps") > 0);
+  wm_config_ints(c, "finetune.layers", &count);
+  assert_true(count > 0 || wm_config_int(c, "finetune.count") == 12);
+  const char *evaluated = wm_config_string(c, "ranges.evaluation.corpus");
+  assert_string_equal(evaluated, "test"); /* never what is trained on */
+  free(output);
+}
+
 /* Reads configs/FILE. The demos' scripts give paths on the command line. */
 static void check_file(const char *dir, const char *file) {
   static const char *const demo[] = {"model.path=m", "corpora.demo.path=p"};
@@ -83,10 +98,12 @@ static void check_file(const char *dir, const char *file) {
   const int overrides = is_probe ? 1 : is_demo ? 2 : 0;
   char *path = wm_format("%s/%s", dir, file), *name = strndup(file, strlen(file) - 4);
   wm_config_t *c;
-  if (wm_config_read(wm_settings, path, demo, overrides, is_probe ? WM_JOB_PROBE : WM_JOB_RUN, &c,
-                     &err) != WM_OK)
+  const unsigned jobs = is_probe ? WM_JOB_PROBE : WM_JOB_RUN | WM_JOB_FINETUNE;
+  if (wm_config_read(wm_settings, path, demo, overrides, jobs, &c, &err) != WM_OK)
     fail_msg("%s", err.message);
-  if (!is_demo)
+  if (strncmp(file, "finetune", 8) == 0)
+    check_finetune(c, name);
+  else if (!is_demo)
     check_published(c, name);
   wm_config_free(c);
   free(name);
