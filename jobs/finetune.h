@@ -139,7 +139,7 @@ wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err);
 /* The bootstrap's settings. */
 wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run);
 
-/* --- finetune_run.c -----------------------------------------------------------------------------
+/* --- finetune_open.c ----------------------------------------------------------------------------
  */
 
 /* Collective. Everything that a plan needs, opened; destroyed by wm_finetune_close, also after a
@@ -147,6 +147,17 @@ wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run);
 wm_status_t wm_finetune_open(wm_finetune_t *f, const wm_run_t *run, const char *stem, bool control,
                              wm_error_t *err);
 void wm_finetune_close(wm_finetune_t *f);
+
+/* --- finetune_fit.c -----------------------------------------------------------------------------
+ */
+
+/* Collective. The phase's surrogates that do not exist yet: fitted on the model as it is now, or,
+ * of a model that has not learned anything yet, drawn. */
+wm_status_t wm_finetune_surrogates(wm_finetune_t *f, wm_error_t *err);
+
+/* --- finetune_run.c -----------------------------------------------------------------------------
+ */
+
 /* Collective. Trains from the last checkpoint, or the start, to the end. */
 wm_status_t wm_finetune_train(wm_finetune_t *f, wm_error_t *err);
 

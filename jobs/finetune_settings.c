@@ -29,18 +29,19 @@ static wm_status_t read_costs(const wm_run_t *run, int64_t n_layers, double *cos
                               wm_error_t *err) {
   const char *path = wm_config_string(run->config, "finetune.sweep");
   wm_h5_t *file = NULL;
-  void *memory = NULL;
+  void *memory = NULL, *losses = NULL;
   int64_t n, zero = 0, dims[2];
   wm_status_t status;
   WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
   WM_TRY(wm_h5_verify(file, err));
   WM_TRY(wm_h5_dims(file, "/changes/variant", 1, &n, err));
   WM_TRY(wm_h5_dims(file, "/nll", 2, dims, err));
-  WM_TRY(wm_agree(run->comm->world,
-                  wm_alloc(&memory, 3 * n + dims[1], sizeof(int64_t), "a sweep's changes", err),
-                  err));
+  status = wm_alloc(&memory, 3 * n, sizeof(int64_t), "a sweep's changes", err);
+  if (status == WM_OK)
+    status = wm_alloc(&losses, dims[1], sizeof(float), "a sweep's losses", err);
+  WM_TRY(wm_agree(run->comm->world, status, err));
   int64_t *variant = memory, *layer = variant + n, *gate = layer + n;
-  float *nll = (float *)(gate + n);
+  float *nll = losses;
   WM_TRY(wm_h5_read(file, "/changes/variant", H5T_NATIVE_INT64, &zero, &n, variant, err));
   WM_TRY(wm_h5_read(file, "/changes/layer", H5T_NATIVE_INT64, &zero, &n, layer, err));
   WM_TRY(wm_h5_read(file, "/changes/gate", H5T_NATIVE_INT64, &zero, &n, gate, err));
@@ -56,6 +57,7 @@ static wm_status_t read_costs(const wm_run_t *run, int64_t n_layers, double *cos
 cleanup:
   wm_h5_close(file);
   free(memory);
+  free(losses);
   return status;
 }
 
@@ -305,6 +307,7 @@ wm_training_options_t wm_finetune_options(const wm_finetune_t *f, int64_t phase,
                              .seed = (uint64_t)wm_config_int(c, "finetune.seed"),
                              .max_rows = rows,
                              .max_length = length};
+  o.logits_bytes = phase < 0; /* none are kept */
   if (phase < 0)
     return o;
   o.trainable = f->plan.phases[phase].groups;

@@ -1,5 +1,5 @@
-/* Loss and its gradient, for tiles of rows of one sequence and tiles of the vocabulary. Logits are
- * computed twice, once for their log-sum-exp and once for their gradient, and never kept. */
+/* Loss and its gradient, for tiles of rows of one sequence and tiles of the vocabulary. Logits of
+ * a tile of rows are kept from their log-sum-exp to their gradient, or computed twice. */
 #include "training_state.h"
 
 #include "wanamaker/base/control.h"
@@ -22,14 +22,21 @@ static int64_t tile_width(const wm_model_t *m, int64_t tile) {
   return rest < m->options.tile_vocab ? rest : m->options.tile_vocab;
 }
 
-static wm_status_t losses(wm_training_t *t, int64_t n, wm_error_t *err) {
+/* Where the logits of a tile of the vocabulary go. */
+static float *logits_of(const wm_training_t *t, int64_t tile, bool keep) {
+  const wm_model_t *m = t->model;
+  return t->buffers.logits + (keep ? tile * m->options.tile_rows * m->options.tile_vocab : 0);
+}
+
+static wm_status_t losses(wm_training_t *t, int64_t n, bool keep, wm_error_t *err) {
   const wm_model_t *m = t->model;
   const wm_pass_buffers_t *b = &t->buffers;
   wm_status_t status = WM_OK;
   wm_log_sum_init(b->log_sums, n);
   for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
-    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, m->options.tile_rows, b->logits, err));
-    wm_log_sum_add(b->log_sums, b->logits, n, tile * m->options.tile_vocab, tile_width(m, tile),
+    float *logits = logits_of(t, tile, keep);
+    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, m->options.tile_rows, logits, err));
+    wm_log_sum_add(b->log_sums, logits, n, tile * m->options.tile_vocab, tile_width(m, tile),
                    b->targets);
   }
   for (int64_t i = 0; i < n; i++)
@@ -39,7 +46,8 @@ cleanup:
 }
 
 /* dfinal <- gradient with respect to the normalised rows; adds to that of the head. */
-static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, wm_error_t *err) {
+static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, bool keep,
+                                   wm_error_t *err) {
   const wm_model_t *m = t->model;
   const wm_pass_buffers_t *b = &t->buffers;
   int64_t d = m->arch.d_model, rows = m->options.tile_rows;
@@ -47,22 +55,25 @@ static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, wm
   memset(b->dfinal, 0, (size_t)(n * d) * sizeof *b->dfinal);
   for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
     int64_t first = tile * m->options.tile_vocab, width = tile_width(m, tile);
-    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, rows, b->logits, err));
-    wm_softmax_gradient(b->log_sums, b->targets, n, first, width, (float)scale, b->logits);
+    float *logits = logits_of(t, tile, keep);
+    if (!keep)
+      WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, rows, logits, err));
+    wm_softmax_gradient(b->log_sums, b->targets, n, first, width, (float)scale, logits);
     if (t->dhead != NULL)
-      WM_TRY(wm_linear_weight_gradient(d, width, WM_WEIGHT_OUT_IN, b->final, b->logits, n,
+      WM_TRY(wm_linear_weight_gradient(d, width, WM_WEIGHT_OUT_IN, b->final, logits, n,
                                        t->dhead + first * d, err));
-    WM_TRY(wm_linear_apply(t->head_backward[tile], b->logits, rows, b->part, err));
+    WM_TRY(wm_linear_apply(t->head_backward[tile], logits, rows, b->part, err));
     wm_add_rows(b->dfinal, b->part, n * d);
   }
 cleanup:
   return status;
 }
 
-static wm_status_t tile_backward(wm_training_t *t, int64_t n, double scale, wm_error_t *err) {
+static wm_status_t tile_backward(wm_training_t *t, int64_t n, double scale, bool keep,
+                                 wm_error_t *err) {
   const wm_pass_buffers_t *b = &t->buffers;
   const wm_norm_t *norm = &t->model->final_norm;
-  wm_status_t status = logits_backward(t, n, scale, err);
+  wm_status_t status = logits_backward(t, n, scale, keep, err);
   if (status != WM_OK)
     return status;
   wm_norm_backward(norm, b->h, b->rows, n, b->dfinal, b->dh, b->norms);
@@ -77,6 +88,7 @@ wm_status_t wm_training_head(wm_training_t *t, const wm_pass_t *pass, bool backw
   const wm_model_t *m = t->model;
   const wm_batch_t *batch = &pass->batch->rows;
   const wm_pass_buffers_t *b = &t->buffers;
+  const bool keep = backward && wm_training_keeps_logits(m, &t->options);
   int64_t d = m->arch.d_model, n;
   wm_status_t status = WM_OK;
   if (backward)
@@ -88,13 +100,13 @@ wm_status_t wm_training_head(wm_training_t *t, const wm_pass_t *pass, bool backw
       wm_pulse();
       wm_norm_apply(&m->final_norm, b->h, b->rows, n, b->final);
       wm_block_pad(m, b->final, n, d);
-      WM_TRY(losses(t, n, err));
+      WM_TRY(losses(t, n, keep, err));
       for (int64_t i = 0; i < n; i++)
         sum += b->nll[i];
       for (int64_t i = 0; i < n && nll != NULL; i++)
         nll[b->rows[i]] = b->nll[i];
       if (backward)
-        WM_TRY(tile_backward(t, n, pass->batch->nll_scale, err));
+        WM_TRY(tile_backward(t, n, pass->batch->nll_scale, keep, err));
     }
     if (sums != NULL)
       sums[s] = sum;

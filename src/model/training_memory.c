@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-enum { N_SAVED = 9, N_BUFFERS = 24, ALIGN = 64 };
+enum { N_SAVED = 9, N_BUFFERS = 24, ALIGN = 64, DEFAULT_LOGITS = 256 << 20 };
 
 /* An array's place in a block of memory: where its pointer goes, and its size. */
 typedef struct {
@@ -77,6 +77,12 @@ static int64_t largest(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+bool wm_training_keeps_logits(const wm_model_t *m, const wm_training_options_t *o) {
+  const int64_t bytes =
+      m->n_head_tiles * m->options.tile_rows * m->options.tile_vocab * (int64_t)sizeof(float);
+  return bytes <= (o->logits_bytes > 0 ? o->logits_bytes : DEFAULT_LOGITS);
+}
+
 static int64_t list_buffers(const wm_model_t *m, const wm_training_options_t *o,
                             wm_pass_buffers_t *b, part_t *parts) {
   const int64_t f = sizeof(float), rows = whole_tiles(m, o->max_rows) * f, d = m->arch.d_model;
@@ -101,7 +107,7 @@ static int64_t list_buffers(const wm_model_t *m, const wm_training_options_t *o,
       {&b->final, tile * d * f},
       {&b->dfinal, tile * d * f},
       {&b->part, tile * d * f},
-      {&b->logits, tile * width * f},
+      {&b->logits, tile * width * f * (wm_training_keeps_logits(m, o) ? m->n_head_tiles : 1)},
       {&b->nll, tile * (int64_t)sizeof *b->nll},
       {&b->norms, plain * (int64_t)sizeof *b->norms},
       {&b->blocks, plain * (int64_t)sizeof *b->blocks},

@@ -67,7 +67,7 @@ typedef struct {
   float *dscore;                /* [R] */
   float *attention;             /* scratch per thread */
   float *final, *dfinal, *part; /* [tile, D] */
-  float *logits;                /* [tile, tile_vocab] */
+  float *logits;                /* [tile, tile_vocab], for each tile of the head if they are kept */
   double *nll;                  /* [tile] */
   wm_norm_row_t *norms;         /* [R] */
   wm_query_block_t *blocks;     /* [R] */
@@ -115,6 +115,8 @@ wm_status_t wm_training_make_table(wm_training_t *t, const wm_layer_path_t *path
 void wm_training_free_table(wm_training_t *t);
 
 /* training_memory.c */
+/* Are the logits of a tile of rows kept from losses to gradients? */
+bool wm_training_keeps_logits(const wm_model_t *model, const wm_training_options_t *options);
 wm_status_t wm_training_reserve(wm_training_t *t, wm_error_t *err);
 void wm_training_release(wm_training_t *t);
 

@@ -114,6 +114,32 @@ static void checkpointing_changes_no_bit(void **state) {
   }
 }
 
+/* Logits that are computed twice are those that are kept. */
+static void keeping_logits_changes_no_bit(void **state) {
+  for (int i = 0; i < N_SPECS; i++) {
+    wm_training_options_t options = with_dropout;
+    double nll[2][N_SEQUENCES];
+    int64_t count, scratch[2];
+    float *kept = NULL;
+    test_batch_t b = make_batch(N_SEQUENCES, lengths, 0, specs[i].v);
+    for (int k = 0; k < 2; k++) {
+      options.logits_bytes = k; /* 0: the default, which is enough */
+      trainee_t t = make(*state, &specs[i], options);
+      scratch[k] = wm_training_scratch_bytes(t.model, &options);
+      accumulate(t.training, &b, nll[k], NULL);
+      if (k == 0)
+        kept = copy_gradients(t.training, &count);
+      else
+        same_gradients(t.training, kept, count);
+      free_trainee(&t);
+    }
+    assert_memory_equal(nll[0], nll[1], sizeof nll[0]);
+    assert_true(scratch[0] > scratch[1]);
+    free(kept);
+    free_batch(&b);
+  }
+}
+
 static void equal_threads_give_equal_bits(void **state) {
   for (int threads = 1; threads <= 3; threads++) {
     omp_set_num_threads(threads);
@@ -425,6 +451,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_are_the_models),
       cmocka_unit_test(checkpointing_changes_no_bit),
+      cmocka_unit_test(keeping_logits_changes_no_bit),
       cmocka_unit_test(equal_threads_give_equal_bits),
       cmocka_unit_test(batches_do_not_matter),
       cmocka_unit_test(hook_sees_final_gradients),

@@ -73,6 +73,8 @@ typedef struct {
    * attention and MLP add to the residual stream (never of a surrogate); rates in [0, 1), those of
    * config.json being in wm_arch_t. */
   double drop_embedding, drop_attention, drop_residual;
+  int64_t logits_bytes;         /* logits of a tile of rows are kept for the backward pass if they
+                                 * take no more, else computed twice; 0: 256 MiB */
   uint64_t seed;                /* of dropout */
   int64_t max_rows, max_length; /* of a batch: positions in all, positions of a sequence */
 } wm_training_options_t;
