@@ -208,6 +208,10 @@ static void print_verdict(const job_t *j, const wm_sweep_t *s) {
     }
   fprintf(out, "%s\n", winners > 0 ? "" : " none");
   fprintf(out, "stars: p after Holm's correction below 0.05, 0.01, 0.001\n");
+  if (j->gates != NULL && wm_gate_choice(j->in->run) == WM_ROLE_EVALUATION)
+    fprintf(out,
+            "gate.selection = \"evaluation\": as in the study, gates were chosen on the text that "
+            "they are reported on, so that their costs are biased downward\n");
   if (s->effects[0].units < WM_MIN_UNITS)
     fprintf(out, "fewer than %d units: nothing is called significant\n", WM_MIN_UNITS);
   if (j->options.bootstrap.unpaired)
@@ -367,6 +371,8 @@ static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(j->in->model, err), err));
   WM_TRY(wm_stage_describe(j->in, file, "sweep", key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(sweep.unit), err));
+  if (j->gates != NULL)
+    WM_TRY(wm_h5_set_string(file, "/", "gates_chosen_on", wm_role_name(wm_gate_choice(run)), err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));

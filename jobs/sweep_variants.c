@@ -1,5 +1,6 @@
 #include "sweep_variants.h"
 
+#include "stages.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
@@ -175,20 +176,22 @@ bool wm_sweep_has_gates(const wm_run_t *run) {
   return there;
 }
 
-/* Collective. Was the file made of these inputs? */
+/* Collective. Was the file made of these inputs, and were its gates chosen as the settings say? */
 static bool is_current(const wm_inputs_t *in, const wm_surrogates_t *surrogates, const char *path) {
-  static const char *const names[] = {"model_fingerprint", "surrogates_fingerprint",
-                                      "text_fingerprint_gates", "text_fingerprint_validation"};
+  const wm_role_t choice = wm_gate_choice(in->run);
+  char chosen[64], texts[4][WM_STAGE_KEY_SIZE];
+  snprintf(chosen, sizeof chosen, "text_fingerprint_%s", wm_role_name(choice));
+  const char *const names[] = {"model_fingerprint", "surrogates_fingerprint",
+                               "text_fingerprint_gates", chosen, "range_choice"};
   const uint64_t keys[] = {wm_model_fingerprint(in->model), wm_surrogates_fingerprint(surrogates),
                            wm_text_fingerprint(&in->text[WM_ROLE_GATES], 0),
-                           wm_text_fingerprint(&in->text[WM_ROLE_VALIDATION], 0)};
-  char texts[4][WM_STAGE_KEY_SIZE];
-  const char *values[4];
+                           wm_text_fingerprint(&in->text[choice], 0)};
+  const char *values[5] = {NULL, NULL, NULL, NULL, wm_role_name(choice)};
   for (int i = 0; i < 4; i++) {
     wm_hash_text(keys[i], texts[i]);
     values[i] = texts[i];
   }
-  return wm_result_matches(in->run, path, false, 4, names, values);
+  return wm_result_matches(in->run, path, false, 5, names, values);
 }
 
 wm_status_t wm_sweep_gates(const wm_inputs_t *in, const wm_surrogates_t *surrogates,
@@ -198,15 +201,15 @@ wm_status_t wm_sweep_gates(const wm_inputs_t *in, const wm_surrogates_t *surroga
   char path[WM_PATH_SIZE];
   *out = NULL;
   if (!wm_sweep_has_gates(run) || !in->text[WM_ROLE_GATES].present ||
-      !in->text[WM_ROLE_VALIDATION].present)
+      !in->text[wm_gate_choice(run)].present)
     return WM_OK;
   wm_status_t status = wm_output_path(run, "gates.h5", path, err);
   if (status != WM_OK)
     return status;
   if (!is_current(in, surrogates, path)) {
     wm_log(run->log, WM_LOG_WARN,
-           "sweep: the gates of %s are left out: they are not of this model, these surrogates and "
-           "ranges; run the job gate again",
+           "sweep: the gates of %s are left out: they are not of this model, these surrogates, "
+           "ranges and gate.selection; run the job gate again",
            path);
     return WM_OK;
   }

@@ -37,7 +37,8 @@ static json_t *describe(const wm_tensor_t *t, int64_t begin) {
 /* The header's text, free(); NULL when memory is exhausted. *data: bytes of all tensors. */
 static char *make_header(const wm_tensor_t *tensors, int64_t count, int64_t *data) {
   json_t *header = json_object();
-  bool made = header != NULL;
+  bool made = header != NULL && /* without it transformers refuses the file */
+              json_object_set_new(header, "__metadata__", json_pack("{s:s}", "format", "pt")) == 0;
   *data = 0;
   for (int64_t i = 0; i < count && made; i++) {
     made = json_object_set_new(header, tensors[i].name, describe(&tensors[i], *data)) == 0;

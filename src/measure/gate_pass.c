@@ -84,7 +84,9 @@ wm_status_t wm_gate_pass_plan(const wm_comm_t *comm, const wm_model_t *model,
   *p = (wm_gate_pass_plan_t){.layers_per_pass = layers,
                              .passes = (o->n_layers + layers - 1) / layers,
                              .feature_bytes = wm_features_bytes(rows, layers, d)};
-  const int64_t trunk = wm_trunk_bytes(model, max_rows(fit, heldout), max_length(fit, heldout));
+  const int64_t block = max_rows(fit, heldout);
+  const int64_t trunk = wm_trunk_bytes(model, block, max_length(fit, heldout)) +
+                        (o->base != NULL ? wm_routing_bytes(model, block) : 0);
   const int64_t algebra = wm_gate_fit_bytes(&o->fit, fit_rows, d);
   p->bytes = p->feature_bytes + (trunk > algebra ? trunk : algebra);
   double tokens = (double)fit->blocks->windows->n_positions;

@@ -61,4 +61,20 @@ grep -q 'the gates of .*gates.h5 are left out' "$one.log" || fail "gates of anot
 try 1 sweep "$one" "ranges.evaluation.tokens=[7000,9000]" &&
   fail "gates and evaluation overlap"
 grep -q 'allow_overlap' "$one.log" || fail "overlap: words"
+# The study's selection needs no validation range, and is labelled; the other one does.
+none=$work/none
+without=(ranges.preset=study_paper "ranges.validation.tokens=[]")
+for job in tokenize fit; do
+  run 1 $job "$none" "${without[@]}"
+done
+try 1 gate "$none" "${without[@]}" && fail "gates are chosen on a range that is not there"
+grep -q 'validation' "$none.log" || fail "no word of the missing range: $(tail -3 "$none.log")"
+run 2 gate "$none" "${without[@]}" gate.selection=evaluation
+grep -q 'costs are biased downward' "$none.log" || fail "the study's selection is not labelled"
+run 2 sweep "$none" "${without[@]}" gate.selection=evaluation
+grep -qE '^4 +linear' "$none.log" || fail "gates that were chosen on the evaluation are left out"
+grep -q 'costs are biased downward' "$none.log" || fail "the sweep does not label the study's selection"
+h5dump -a /gates_chosen_on "$none/sweep.h5" | grep -q '"evaluation"' || fail "nor does sweep.h5"
+run 1 sweep "$none" "${without[@]}"
+grep -qE '^4 +linear' "$none.log" && fail "gates of another selection are used"
 echo "gates in the sweep: 1, 2 and 3 ranks agree"

@@ -318,6 +318,50 @@ static void sequential_fit_sees_replaced_layers(void **state) {
   wm_model_close(model);
 }
 
+/* A layer that is fitted on a model in which others are linear has the surrogate that a sequential
+ * fit gives it, bit for bit; surrogates can be taken one by one from a file. */
+static void fit_on_a_modified_model(void **state) {
+  static const int64_t chosen[] = {1, 2, 4}, before[] = {1, 2};
+  wm_model_t *model = open_model(S.world, *state);
+  const wm_arch_t *arch = wm_model_arch(model);
+  const int64_t d = arch->d_model, numbers = d * (d + 1);
+  wm_fit_options_t o = fit_all(model);
+  wm_fit_summary_t all[64], one[64];
+  char sequential[512], based[512];
+  wm_surrogates_t *some = NULL;
+  wm_variants_t variants;
+  wm_error_t why = {0};
+  o.layers = chosen;
+  o.n_layers = 3;
+  o.spectrum = false;
+  o.sequential = true;
+  o.tile_rows = 64;
+  fit_to(S.world, model, &o, "sequential", sequential, all);
+  OK(wm_surrogates_create_empty(S.world, before, 2, arch->n_layers, d, 64, WM_COMPUTE_F32, &some,
+                                err));
+  for (int i = 0; i < 2; i++)
+    OK(wm_surrogates_put_filed(some, S.world, sequential, before[i], err));
+  assert_int_equal(wm_surrogates_put_filed(some, S.world, sequential, 3, &why), WM_INPUT);
+  assert_non_null(strstr(why.message, "layer 3 has no surrogate"));
+  OK(wm_variants_create(&variants, err));
+  OK(wm_variants_add(&variants, before, 2, arch->n_layers, err));
+  const wm_base_t base = {some, &variants, 1};
+  o.sequential = false;
+  o.base = &base;
+  o.layers = &chosen[2];
+  o.n_layers = 1;
+  fit_to(S.world, model, &o, "based", based, one);
+  double *w = zeroed(2 * numbers, sizeof(double)), *v = w + numbers;
+  read_weights(sequential, 2, d, w, w + d * d);
+  read_weights(based, 0, d, v, v + d * d);
+  assert_memory_equal(w, v, (size_t)numbers * sizeof *w);
+  assert_true(one[0].r2 == all[2].r2);
+  free(w);
+  wm_variants_destroy(&variants);
+  wm_surrogates_close(some);
+  wm_model_close(model);
+}
+
 static void grids_agree(void **state) {
   static const int grids[][2] = {{1, 1}, {1, 2}, {2, 1}, {1, 3}, {2, 2}};
   wm_model_t *model = open_model(S.world, *state), *self = open_model(S.self, *state);
@@ -501,6 +545,7 @@ int main(int argc, char **argv) {
       ON_BOTH(fit_agrees_across_ranks),
       ON_BOTH(layer_groups_change_nothing),
       ON_BOTH(sequential_fit_sees_replaced_layers),
+      ON_BOTH(fit_on_a_modified_model),
       ON_BOTH(grids_agree),
       ON_BOTH(heldout_r2_is_that_of_predictions),
       ON_BOTH(stacked_branches_equal_single_models),
