@@ -104,53 +104,12 @@ typedef struct {
   float *out;         /* of the sequence's first row and the head */
 } task_t;
 
-/* Panels of the first `n` keys, with zeros for those that fill the last panel. */
-static void copy_keys(const task_t *t, int64_t n, float *panels) {
-  const float *key = t->query + t->layout->part_stride;
-  int64_t d = t->layout->d_head, row = t->layout->row_stride;
-  for (int64_t j = 0; j < wm_tile_panels(n) * WM_TILE_COLUMNS; j += 8) {
-    float *target = panels + j / WM_TILE_COLUMNS * WM_TILE_COLUMNS * d + j % WM_TILE_COLUMNS;
-    int64_t i = 0;
-    for (; j + 8 <= n && i + 8 <= d; i += 8)
-      wm_transpose_eight(key + j * row + i, row, target + i * WM_TILE_COLUMNS, WM_TILE_COLUMNS);
-    for (; i < d; i++)
-      for (int64_t k = 0; k < 8; k++)
-        target[i * WM_TILE_COLUMNS + k] = j + k < n ? key[(j + k) * row + i] : 0;
-  }
-}
-
-static void copy_values(const task_t *t, int64_t n, int64_t panel, float *panels) {
-  const float *value = t->query + 2 * t->layout->part_stride;
-  int64_t d = t->layout->d_head, row = t->layout->row_stride;
-  for (int64_t i = 0; i < d; i += WM_TILE_COLUMNS, panels += panel) {
-    int64_t count = d - i < WM_TILE_COLUMNS ? d - i : WM_TILE_COLUMNS;
-    if (count < WM_TILE_COLUMNS)
-      memset(panels, 0, (size_t)(n * WM_TILE_COLUMNS) * sizeof *panels);
-    for (int64_t j = 0; j < n; j++)
-      if (count == WM_TILE_COLUMNS) /* a size that the compiler knows */
-        memcpy(panels + j * WM_TILE_COLUMNS, value + j * row + i, WM_TILE_COLUMNS * sizeof *panels);
-      else
-        memcpy(panels + j * WM_TILE_COLUMNS, value + j * row + i, (size_t)count * sizeof *panels);
-  }
-}
-
-/* Zeros after the last one. */
-static void copy_queries(const task_t *t, int64_t first, int64_t n, float *restrict rows) {
-  int64_t d = t->layout->d_head;
-  float scale = t->scale;
-  for (int64_t i = 0; i < n; i++) {
-    const float *query = t->query + (first + i) * t->layout->row_stride;
-    for (int64_t j = 0; j < d; j++)
-      rows[i * d + j] = scale * query[j];
-  }
-  memset(rows + n * d, 0, (size_t)((WM_TILE_ROWS - n) * d) * sizeof *rows);
-}
-
 /* Queries first .. first + n - 1 of the sequence, n <= WM_TILE_ROWS: rows beyond them are computed,
  * for zeros, and left. */
 static void attend_rows(const task_t *t, int64_t first, int64_t n, const scratch_t *s) {
   int64_t d = t->layout->d_head, keys = first + n, width = t->layout->n_heads * d;
-  copy_queries(t, first, n, s->queries);
+  wm_tile_scale(t->query + first * t->layout->row_stride, t->layout->row_stride, n, d, t->scale,
+                s->queries);
   for (int64_t p = 0; p < wm_tile_panels(keys); p++)
     wm_tile_product(d, s->queries, d, s->keys + p * WM_TILE_COLUMNS * d,
                     s->scores + p * WM_TILE_COLUMNS, s->score_stride);
@@ -174,8 +133,10 @@ static void attend_rows(const task_t *t, int64_t first, int64_t n, const scratch
 
 static void attend_block(const task_t *t, const scratch_t *s) {
   int64_t first = t->block->first_query, end = first + t->block->n;
-  copy_keys(t, end, s->keys);
-  copy_values(t, end, s->value_panel, s->values);
+  const wm_qkv_layout_t *l = t->layout;
+  wm_tile_transpose(t->query + l->part_stride, l->row_stride, end, l->d_head, s->keys);
+  wm_tile_copy(t->query + 2 * l->part_stride, l->row_stride, end, l->d_head, s->value_panel,
+               s->values);
   for (int64_t q = first; q < end; q += WM_TILE_ROWS)
     attend_rows(t, q, end - q < WM_TILE_ROWS ? end - q : WM_TILE_ROWS, s);
 }

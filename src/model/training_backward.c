@@ -150,9 +150,9 @@ static wm_status_t attention_backward(wm_training_t *t, int64_t layer, const wm_
   WM_TRY(wm_dense_pass_backward(t, &l->project, batch, saved->attended, dy, b->dx, err));
   const wm_attention_dropout_t dropout = {wm_training_dropout(t, pass, layer, WM_DROP_ATTENTION),
                                           pass->batch->sequences, m->arch.max_positions};
-  WM_TRY(wm_attention_backward(&layout, saved->qkv, batch, m->family->score_scale(&m->arch, layer),
-                               t->options.max_length, &dropout, saved->attended, b->dx,
-                               b->attention, b->dqkv, err));
+  wm_attention_backward(&layout, saved->qkv, batch, m->family->score_scale(&m->arch, layer),
+                        t->options.max_length, &dropout, saved->attended, b->dx, b->attention,
+                        b->dqkv);
   if (m->rotary.dims > 0)
     wm_rotary_backward(&m->rotary, &layout, b->positions, rows, b->dqkv);
   if (l->qkv.dweight != NULL)

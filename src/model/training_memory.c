@@ -89,7 +89,7 @@ static int64_t list_buffers(const wm_model_t *m, const wm_training_options_t *o,
   const int64_t tile = m->options.tile_rows, width = m->options.tile_vocab;
   const int64_t plain = whole_tiles(m, o->max_rows);
   const int64_t attention = largest(wm_attention_scratch(o->max_length, m->arch.d_head),
-                                    wm_attention_backward_scratch(o->max_length));
+                                    wm_attention_backward_scratch(o->max_length, m->arch.d_head));
   const part_t list[N_BUFFERS] = {
       {&b->h, rows * d},
       {&b->dh, rows * d},

@@ -74,6 +74,7 @@ static const training_spec_t odd[] = {
     {WM_FAMILY_GPT2, "f", 3, 21, 50, 211, 70, true, false, "gelu_new"},
     {WM_FAMILY_GPT2, "fgsf", 3, 39, 41, 97, 150, false, false, "gelu"},
     {WM_FAMILY_GPT2, "f", 1, 5, 3, 7, 130, true, false, "laplace"},
+    {WM_FAMILY_GPT2, "f", 2, 80, 30, 97, 130, true, false, "gelu_new"},
     {WM_FAMILY_GPT_NEOX, "f", 3, 36, 50, 211, 70, false, true, "gelu"},
     {WM_FAMILY_GPT_NEOX, "gfsg", 3, 60, 41, 97, 150, true, true, "quick_gelu"},
     {WM_FAMILY_GPT_NEOX, "sfg", 5, 60, 77, 101, 70, false, false, "relu2"},

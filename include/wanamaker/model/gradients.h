@@ -51,15 +51,14 @@ void wm_attention_apply_dropout(const wm_qkv_layout_t *layout, const float *qkv,
                                 float *scratch, float *out);
 
 /* Floats of scratch per thread. */
-int64_t wm_attention_backward_scratch(int64_t max_length);
+int64_t wm_attention_backward_scratch(int64_t max_length, int64_t d_head);
 
 /* dqkv[rows, 3 D] <- gradient with respect to (turned) queries, keys and values of attention, whose
  * output out[rows, D] has the gradient dout. Probabilities are computed anew for one block of
  * queries of one head per thread; a head of a sequence is one thread's. `dropout` NULL: none. */
-wm_status_t wm_attention_backward(const wm_qkv_layout_t *layout, const float *qkv,
-                                  const wm_batch_t *batch, float scale, int64_t max_length,
-                                  const wm_attention_dropout_t *dropout, const float *out,
-                                  const float *dout, float *scratch, float *dqkv, wm_error_t *err);
+void wm_attention_backward(const wm_qkv_layout_t *layout, const float *qkv, const wm_batch_t *batch,
+                           float scale, int64_t max_length, const wm_attention_dropout_t *dropout,
+                           const float *out, const float *dout, float *scratch, float *dqkv);
 
 /* logits[i, :] <- nll_scale (softmax(logits[i, :]) - onehot(targets[i])), the part of vocabulary
  * entries first .. first + width - 1; `state` is complete. */
