@@ -51,8 +51,32 @@ close() { # FILE FILE DATASET BYTES BOUND
 }
 
 run_job 1 tokenize "$work/tokens" protocol.kind=stream || fail "tokenize"
+
+# This script again in a mount namespace: a disk that has room for one checkpoint but not for two.
+if [ -n "${WM_FULL_DISK:-}" ]; then
+  disk=$work/disk
+  mkdir "$disk"
+  mount -t tmpfs -o size=20m tmpfs "$disk" || exit 77
+  trap 'umount "$disk"; rm -rf -- "$work"' EXIT
+  fresh "$disk"
+  code=0
+  run 2 "$disk" finetune.checkpoint_steps=1 || code=$?
+  [ "$code" -eq 4 ] || { cat "$disk.log" >&2; fail "a full disk ends with $code"; }
+  expect 'checkpoint.1.h5.tmp: cannot reserve [0-9]+ bytes: No space left on device' "$disk.log" \
+    "no word of the full disk"
+  mount -o remount,size=400m "$disk"
+  must 2 "$disk" finetune.checkpoint_steps=1
+  expect 'goes on after step 1 ' "$disk.log" "the checkpoint before the full disk is not used"
+  h5diff "$WM_FULL_DISK/finetune.h5" "$disk/finetune.h5" /steps || fail "steps after a full disk"
+  exit 0
+fi
+
 one=$work/one
 fresh "$one"
+must 1 "$one" -n
+expect 'phase "linearize": 8 steps, 2 layers linear or gated' "$one.log" "a dry run does not say the plan"
+expect 'memory: [0-9.]+ GiB a rank' "$one.log" "a dry run does not say the memory"
+[ ! -e "$one/finetune.h5" ] || fail "a dry run writes"
 must 1 "$one"
 expect 'linearize, end +8 ' "$one.log" "no evaluation at the end"
 [ ! -e "$one/finetune.checkpoint.0.h5" ] || fail "a checkpoint is left"
@@ -127,6 +151,16 @@ must 3 "$work/other"
 expect 'goes on after step 3 ' "$work/other.log" "not resumed on 3 ranks"
 close "$one/finetune.h5" "$work/other/finetune.h5" /steps/loss 8 2e-6 || fail "resumed on 3 ranks"
 
+# A full disk, where a mount of one's own is permitted.
+code=0
+if unshare -m true 2>/dev/null; then
+  WM_FULL_DISK=$two unshare -m bash "$0" "$program" "$mpiexec" "$model" || code=$?
+else
+  code=77
+fi
+[ "$code" -eq 0 ] || [ "$code" -eq 77 ] || fail "a full disk"
+[ "$code" -eq 0 ] && echo "a full disk leaves the last checkpoint" || echo "full disk: left out, no private mount"
+
 # A loss that is not finite.
 fresh "$work/nan"
 code=0
@@ -137,9 +171,16 @@ expect 'not finite in step [0-9]+ .* after [0-9]+ tokens; the last checkpoint is
   "$work/nan.log" "no word of step, tokens and checkpoint"
 
 # Plans.
-for plan in progressive two_phase control control_study; do
+for plan in progressive two_phase control_study; do
   fresh "$work/$plan"
   must 2 "$work/$plan" "finetune.plan=\"$plan\""
+done
+for gated in false true; do
+  fresh "$work/pretrain_$gated"
+  must 2 "$work/pretrain_$gated" 'finetune.plan="pretrain"' model.path="$model/config.json" \
+    tokenizer.path="$model" finetune.gated=$gated finetune.rate=1e-3 finetune.warm_up=2
+  h5diff -q "$work/pretrain_false/finetune.h5" "$work/pretrain_$gated/finetune.h5" /steps/chain ||
+    fail "tokens of pretraining"
 done
 expect 'layer 3, end' "$work/progressive.log" "no phase for layer 3"
 expect 'gates at the end' "$work/two_phase.log" "no distribution of gates"
