@@ -304,7 +304,7 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
                                  wm_tokens_ids(text->tokens), missing + first, count, &j->stack,
                                  &passes, err));
     if (!k->brief)
-      WM_TRY(wm_probe_keep_features(j, c, &room->rows, first, &features, err));
+      WM_TRY(wm_probe_keep_features(j, c, &room->rows, first, n, &features, err));
     for (int64_t i = 0; i < count; i++) {
       WM_TRY(probe_layer(j, k, room, i, err));
       wm_progress_update(&layers, j->n_layers - n + first + i + 1);
@@ -547,6 +547,8 @@ wm_status_t wm_job_probe(const wm_run_t *run, wm_error_t *err) {
   wm_status_t status = wm_output_ready(run, err);
   if (status == WM_OK)
     status = wm_stage_tokenize(run, &complete, err);
+  if (status == WM_OK && !complete && run->comm->rank == 0)
+    fprintf(run->out, "probe: can be planned when the corpora are tokenised\n");
   if (status != WM_OK || !complete)
     return status;
   void *memory;

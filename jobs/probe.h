@@ -62,10 +62,11 @@ uint64_t wm_probe_settings_key(const wm_probe_job_t *job, uint64_t seed);
 
 /* Collective. probes.h5 from the parts and the tables. */
 wm_status_t wm_probe_write(wm_probe_job_t *job, wm_error_t *err);
-/* Collective. What is written into it of one layer's rows, if probe.keep_features asks for it. */
+/* Collective. If probe.keep_features asks for it: rows of the layers that are held, numbers first
+ * .. of the n that are computed, into *file, which is made (*file NULL) with the first of them. */
 wm_status_t wm_probe_keep_features(const wm_probe_job_t *job, const wm_probe_corpus_t *corpus,
-                                   const wm_probe_rows_t *rows, int64_t first, wm_h5_t **file,
-                                   wm_error_t *err);
+                                   const wm_probe_rows_t *rows, int64_t first, int64_t n,
+                                   wm_h5_t **file, wm_error_t *err);
 
 /* On rank 0. */
 wm_status_t wm_probe_print(const wm_probe_job_t *job, wm_error_t *err);

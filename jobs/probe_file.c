@@ -221,8 +221,9 @@ static wm_status_t write_rows(const wm_probe_job_t *j, const wm_probe_rows_t *r,
 
 /* Collective. The file, if features are to be kept and it is not open yet. */
 static wm_status_t open_features(const wm_probe_job_t *j, const wm_probe_corpus_t *c,
-                                 const wm_probe_rows_t *r, wm_h5_t **file, wm_error_t *err) {
-  const int64_t x[3] = {j->n_layers, r->total, r->d}, e[2] = {r->total, r->d};
+                                 const wm_probe_rows_t *r, int64_t n, wm_h5_t **file,
+                                 wm_error_t *err) {
+  const int64_t x[3] = {n, r->total, r->d}, e[2] = {r->total, r->d};
   char name[128], path[WM_PATH_SIZE];
   snprintf(name, sizeof name, "probe_features.%s.h5", c->name);
   wm_status_t status = wm_output_path(j->run, name, path, err);
@@ -237,15 +238,15 @@ static wm_status_t open_features(const wm_probe_job_t *j, const wm_probe_corpus_
 }
 
 wm_status_t wm_probe_keep_features(const wm_probe_job_t *j, const wm_probe_corpus_t *c,
-                                   const wm_probe_rows_t *r, int64_t first, wm_h5_t **file,
-                                   wm_error_t *err) {
+                                   const wm_probe_rows_t *r, int64_t first, int64_t n,
+                                   wm_h5_t **file, wm_error_t *err) {
   const int64_t n_blocks = c->in.text[WM_ROLE_EVALUATION].blocks.n;
   const bool fresh = *file == NULL;
   wm_status_t status = WM_OK;
   if (!wm_config_bool(j->run->config, "probe.keep_features"))
     return WM_OK;
   if (fresh) {
-    WM_TRY(open_features(j, c, r, file, err));
+    WM_TRY(open_features(j, c, r, n, file, err));
     WM_TRY(write_rows(j, r, *file, "/e", -1, n_blocks, r->e, err));
   }
   for (int64_t i = 0; i < r->n_layers; i++)
