@@ -3,7 +3,7 @@
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            gates overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
+#                                            gates probes overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -47,6 +47,17 @@ oracle_gates() {
       "build/oracle_run/$model.gates" --protocol stream --ranks 2 || return 1
     $venv/bin/python tests/oracle/gates_compare.py "$build/wanamaker" "tests/data/$model" $text \
       "build/oracle_run/$model.gates.documents" --protocol documents || return 1
+  done
+}
+
+oracle_probes() {
+  local text=build/demo_text.txt other=build/oracle_run/code.txt model
+  [ -s $text ] || bash jobs/demo_text.sh $text
+  mkdir -p build/oracle_run
+  cat src/base/*.c src/io/*.c >$other
+  for model in demo_gpt2 demo_gpt_neox; do
+    $venv/bin/python tests/oracle/probes_compare.py "$build/wanamaker" "tests/data/$model" $text $other \
+      "build/oracle_run/$model.probes" --ranks 2 || return 1
   done
 }
 
@@ -116,6 +127,7 @@ part models "oracle: models" oracle_models
 part tokenizer "oracle: tokenizer" oracle_tokenizer
 part pipeline "oracle: pipeline" oracle_pipeline
 part gates "oracle: gates" oracle_gates
+part probes "oracle: probes" oracle_probes
 part overlap "demo text is disjoint from the training text" overlap
 part kills "50 kills and stops of a run" kills
 part faults "faults of the whole program" faults

@@ -150,7 +150,15 @@ static void take_character(shape_t *s, int32_t c) {
     s->used += (size_t)utf8proc_encode_char(utf8proc_tolower(c), (uint8_t *)s->lower + s->used);
 }
 
-/* Bytes that are no UTF-8 count as others. */
+/* Bytes of a part that is no UTF-8, which counts as one other character: a first byte with what
+ * follows of its character, or a byte alone. */
+static int64_t ill_formed(const unsigned char *text, int64_t length) {
+  int64_t n = 1;
+  while (text[0] >= 0xc2 && n < length && n < 3 && (text[n] & 0xc0) == 0x80)
+    n++;
+  return n;
+}
+
 static shape_t shape_of(const char *text, int64_t length) {
   shape_t s = {0};
   for (int64_t at = 0; at < length;) {
@@ -160,7 +168,7 @@ static shape_t shape_of(const char *text, int64_t length) {
       take_character(&s, c);
     else
       s.others++;
-    at += bytes > 0 ? bytes : 1;
+    at += bytes > 0 ? bytes : ill_formed((const unsigned char *)text + at, length - at);
   }
   s.lower[s.used] = '\0';
   return s;
