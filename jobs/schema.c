@@ -28,6 +28,8 @@ const wm_job_t wm_jobs[] = {
      "ask what a token's cost depends on: the token or its context, across corpora (probes.h5)"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
+    {"plan", WM_JOB_PLAN | WM_JOB_RUN, wm_job_plan,
+     "what a configuration takes on a machine: time, memory, layout, how many nodes are useful"},
     {NULL, 0, NULL, NULL},
 };
 
@@ -386,6 +388,52 @@ const wm_schema_t wm_settings[] = {
      "element type of that model"},
     {"bench.save_shards", WM_SETTING_INT, "1", 1, 99999, NULL, WM_JOB_BENCH, "files of that model"},
 
+    /* plan: a machine description is a file of these settings */
+    {"plan.machine", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_PLAN,
+     "file with further settings plan.*, of a machine (configs/machines); those given elsewhere "
+     "count more"},
+    {"plan.bench", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_PLAN,
+     "bench.h5 with the rates of its parts fit and sweep, of a model of about this width"},
+    {"plan.nodes", WM_SETTING_INTS, "[1]", 1, 65536, NULL, WM_JOB_PLAN,
+     "numbers of nodes to plan for"},
+    {"plan.cores", WM_SETTING_INT, "0", 0, 65536, NULL, WM_JOB_PLAN,
+     "cores of a node; 0: this machine's"},
+    {"plan.memory_gib", WM_SETTING_FLOAT, "0.0", 0, 1e6, NULL, WM_JOB_PLAN,
+     "memory of a node; 0: this machine's"},
+    {"plan.core_gflops", WM_SETTING_FLOAT, "0.0", 0, 1e6, NULL, WM_JOB_PLAN,
+     "10^9 operations per second of products of compute.type, one core while all others compute; "
+     "0: from plan.bench, or by a short product here"},
+    {"plan.core_gflops_f64", WM_SETTING_FLOAT, "0.0", 0, 1e6, NULL, WM_JOB_PLAN,
+     "the same of Gram matrices in float64; 0: from plan.bench, or a share of the other"},
+    {"plan.thread_loss", WM_SETTING_FLOAT, "0.01", 0, 1, NULL, WM_JOB_PLAN,
+     "t threads of a rank are as fast as t / (1 + loss (t - 1)) cores"},
+    {"plan.network_gbs", WM_SETTING_FLOAT, "10.0", 1e-6, 1e6, NULL, WM_JOB_PLAN,
+     "10^9 bytes per second of a node's link"},
+    {"plan.latency_us", WM_SETTING_FLOAT, "5.0", 0, 1e6, NULL, WM_JOB_PLAN,
+     "microseconds of a small message"},
+    {"plan.files_gbs", WM_SETTING_FLOAT, "2.0", 1e-6, 1e6, NULL, WM_JOB_PLAN,
+     "10^9 bytes per second of the file system, for all nodes together"},
+    {"plan.night_hours", WM_SETTING_FLOAT, "10.0", 1e-3, 1e6, NULL, WM_JOB_PLAN,
+     "what is to be done in one go"},
+    {"plan.ranks", WM_SETTING_INT, "0", 0, 65536, NULL, WM_JOB_PLAN, "ranks of a node; 0: chosen"},
+    {"plan.threads", WM_SETTING_INT, "0", 0, 65536, NULL, WM_JOB_PLAN,
+     "threads of a rank; 0: what the ranks leave"},
+    {"plan.models", WM_SETTING_STRING, "\"configs/models\"", ANY_RANGE, NULL, WM_JOB_PLAN,
+     "directory of config.json files, NAME.json for a model.path that ends in NAME and is not "
+     "there "
+     "yet"},
+    {"plan.stages", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_PLAN,
+     "jobs to plan and to submit, separated by blanks; empty: tokenize fit (gate) sweep "
+     "(allocate), "
+     "with settings finetune.* or probe.* tokenize and those"},
+    {"plan.print", WM_SETTING_CHOICE, "tables", ANY_RANGE, "tables stages", WM_JOB_PLAN,
+     "stages: a line for each with tabs between its fields, for scripts: name, nodes, ranks, "
+     "threads, minutes, MiB of a node; fields that only a machine description would tell are -"},
+
+    {"io.alignment_mib", WM_SETTING_FLOAT, "0.0", 0, 1024, NULL, 0,
+     "large datasets of result files begin at multiples of it: the stripe of a parallel file "
+     "system; "
+     "0: anywhere"},
     {"watchdog.seconds", WM_SETTING_FLOAT, "120.0", 0, 1e6, NULL, 0,
      "a run in which nothing moves for so long is ended with exit code 74; 0: never"},
     {NULL, WM_SETTING_BOOL, NULL, ANY_RANGE, NULL, 0, NULL},

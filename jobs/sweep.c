@@ -412,7 +412,9 @@ static wm_status_t open_surrogates(job_t *j, wm_error_t *err) {
 wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t *err) {
   int64_t count;
   const int64_t *given = wm_config_ints(run->config, "fit.layers", &count);
-  wm_available_t have = {.n_layers = arch->n_layers, .where = "what is to be fitted (fit.layers)"};
+  wm_available_t have = {.n_layers = arch->n_layers,
+                         .where = "what is to be fitted (fit.layers)",
+                         .before_gates = true};
   wm_variants_t variants = {0};
   void *layers = NULL;
   wm_status_t status;

@@ -76,7 +76,7 @@ static wm_status_t add_joint(const wm_config_t *config, const wm_available_t *ha
   for (int64_t i = 0; i < count; i++) {
     const int64_t *set = sets + offsets[i];
     int64_t n = offsets[i + 1] - offsets[i];
-    if (smallest(set, n) != layer)
+    if (smallest(set, n) != layer || (routed && have->before_gates))
       continue;
     wm_status_t status = need_surrogate(have, setting, set, n, err);
     if (status == WM_OK)

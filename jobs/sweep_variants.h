@@ -15,6 +15,7 @@ typedef struct {
   int64_t n, n_layers; /* of them, of the model */
   const char *where;
   const wm_gates_t *gates; /* NULL: none. Borrowed, by the variants as well */
+  bool before_gates;       /* none yet: sets of sweep.routed are left out */
 } wm_available_t;
 
 /* Not collective. Single layers with their gates, and joint sets, in the order of their first

@@ -205,6 +205,7 @@ static wm_status_t run_job(const wm_comm_t *comm, const command_t *c, wm_error_t
     status = start_watchdog(comm, config, &log, &watchdog, err);
   if (status == WM_OK) {
     choose_threads(comm);
+    wm_h5_align((int64_t)(wm_config_float(config, "io.alignment_mib") * 0x1p20));
     wm_run_t run = {.comm = comm,
                     .config = config,
                     .log = &log,

@@ -3,7 +3,8 @@
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            gates finetune probes overlap kills faults cblas mpich sanitizers slurm fuzz valgrind
+#                                            gates finetune probes overlap kills faults cblas mpich sanitizers slurm study
+#                                            fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -127,6 +128,16 @@ two_nodes() {
   bash tests/slurm/check.sh "$build"
 }
 
+# A whole study under Slurm, with everything that goes wrong at night.
+study() {
+  [ "$(id -u)" -eq 0 ] || {
+    echo "left out: needs root"
+    return 0
+  }
+  wm_install slurm-wlm munge iproute2 hdf5-tools
+  bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
+}
+
 fuzz() {
   bash tests/fuzz/run.sh 60
 }
@@ -145,6 +156,7 @@ part cblas "CBLAS backend" cblas
 part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
 part slurm "two Slurm nodes" two_nodes
+part study "a study under Slurm" study
 part fuzz "fuzz targets" fuzz
 part valgrind "valgrind" bash tests/valgrind.sh
 

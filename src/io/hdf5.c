@@ -81,6 +81,11 @@ static wm_status_t access_properties(const wm_h5_t *f, hid_t *out, wm_error_t *e
    * than 64 KiB (configurations). */
   WM_H5_TRY(H5Pset_libver_bounds(*out, H5F_LIBVER_V18, H5F_LIBVER_V18), WM_ENVIRONMENT, f->path,
             NULL, "choose the file format");
+  const char *alignment = getenv(WM_H5_ALIGNMENT);
+  const long long bytes = alignment != NULL ? atoll(alignment) : 0;
+  if (bytes > 1)
+    WM_H5_TRY(H5Pset_alignment(*out, (hsize_t)bytes, (hsize_t)bytes), WM_ENVIRONMENT, f->path, NULL,
+              "set the alignment");
   /* No handle that somebody forgot may keep the file from being closed before it is renamed. */
   WM_H5_TRY(H5Pset_fclose_degree(*out, H5F_CLOSE_STRONG), WM_ENVIRONMENT, f->path, NULL,
             "set the close degree");

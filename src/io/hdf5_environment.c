@@ -1,5 +1,5 @@
 /* The MPI-IO parameters of operations.md, rule 1, and a check that they took effect. */
-#include "wanamaker/io/hdf5.h"
+#include "hdf5_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,15 @@ void wm_h5_environment(void) {
    * its buffer when a path has more than some 250 bytes. */
   setenv("OMPI_MCA_sharedfp", "individual", 0);
   setenv("HDF5_USE_FILE_LOCKING", "BEST_EFFORT", 0);
+}
+
+void wm_h5_align(int64_t bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%lld", (long long)bytes);
+  if (bytes > 1)
+    setenv(WM_H5_ALIGNMENT, text, 1);
+  else
+    unsetenv(WM_H5_ALIGNMENT);
 }
 
 #ifdef OPEN_MPI

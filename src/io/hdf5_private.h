@@ -24,6 +24,9 @@ struct wm_h5 {
   int64_t n_datasets, capacity;
 };
 
+/* Where wm_h5_align leaves the bytes. */
+#define WM_H5_ALIGNMENT "WM_H5_ALIGNMENT"
+
 /* The path that HDF5 works on. */
 const char *wm_h5_working_path(const wm_h5_t *file);
 

@@ -33,10 +33,8 @@ wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, w
   return wm_agree(comm, status, err);
 }
 
-void wm_grid_choose(MPI_Comm comm, int64_t width, int *prows, int *pcols) {
+void wm_grid_shape(int size, int64_t width, int *prows, int *pcols) {
   enum { WIDTH_PER_RANK = 512 }; /* keeps one rank busy */
-  int size;
-  MPI_Comm_size(comm, &size);
   int64_t wanted = width / WIDTH_PER_RANK;
   int use = (int)(wanted < 1 ? 1 : wanted < size ? wanted : size);
   *prows = 1;
@@ -44,6 +42,12 @@ void wm_grid_choose(MPI_Comm comm, int64_t width, int *prows, int *pcols) {
     if (use % r == 0)
       *prows = r;
   *pcols = use / *prows;
+}
+
+void wm_grid_choose(MPI_Comm comm, int64_t width, int *prows, int *pcols) {
+  int size;
+  MPI_Comm_size(comm, &size);
+  wm_grid_shape(size, width, prows, pcols);
 }
 
 void wm_grid_allow(const wm_grid_t *grid, double flops) {

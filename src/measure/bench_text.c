@@ -3,21 +3,9 @@
 #include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/rng.h"
+#include "wanamaker/measure/typical.h"
 
 #include <string.h>
-
-/* Tokens of a row of WikiText-103's test split, its newline included, under GPT-2's tokenizer:
- * quantiles k / 32 of the 2891 rows that are not blank. */
-enum { QUANTILES = 32 };
-static const double lengths[QUANTILES + 1] = {
-    3,  6,  7,   8,   8,   9,   10,  10,  11,  13,  15,  19,  31,  47,  61,  72, 82,
-    91, 99, 109, 116, 126, 135, 145, 154, 166, 181, 195, 213, 233, 258, 304, 542};
-
-static int64_t length_at(double u) {
-  double place = u * QUANTILES;
-  int i = place < QUANTILES ? (int)place : QUANTILES - 1;
-  return (int64_t)(lengths[i] + (place - i) * (lengths[i + 1] - lengths[i]) + 0.5);
-}
 
 /* Number `i` of a sequence whose every part has the distribution: a golden-ratio sequence, begun at
  * another place by each rank. */
@@ -25,7 +13,7 @@ static int64_t document_length(const wm_bench_t *bench, int64_t i) {
   const wm_bench_options_t *o = bench->options;
   double start = wm_rng_uniform((wm_rng_t){o->seed, 1}, (uint64_t)o->comm->rank);
   double u = start + 0.6180339887498949 * (double)i;
-  int64_t n = length_at(u - (double)(int64_t)u);
+  int64_t n = wm_typical_length(u - (double)(int64_t)u);
   return n < o->window ? n : o->window;
 }
 

@@ -2,7 +2,9 @@
 
 #include "wanamaker/base/mem.h"
 
+#include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -99,6 +101,53 @@ cleanup:
   free(rows);
   if (stored >= 0)
     H5Tclose(stored);
+  if (type >= 0)
+    H5Tclose(type);
+  return status;
+}
+
+/* A row's label and one of its numbers. */
+typedef struct {
+  char label[WM_RECORD_LABEL];
+  double value;
+} cell_t;
+
+static hid_t cell_type(const char *member) {
+  hid_t type = H5Tcreate(H5T_COMPOUND, sizeof(cell_t)), text = H5Tcopy(H5T_C_S1);
+  bool fine = type >= 0 && text >= 0 && H5Tset_size(text, WM_RECORD_LABEL) >= 0 &&
+              H5Tset_cset(text, H5T_CSET_UTF8) >= 0 && H5Tinsert(type, "name", 0, text) >= 0 &&
+              H5Tinsert(type, member, offsetof(cell_t, value), H5T_NATIVE_DOUBLE) >= 0;
+  if (text >= 0)
+    H5Tclose(text);
+  if (fine)
+    return type;
+  if (type >= 0)
+    H5Tclose(type);
+  return -1;
+}
+
+wm_status_t wm_records_read(wm_h5_t *file, const char *path, const char *label, const char *member,
+                            double *out, wm_error_t *err) {
+  int64_t zero = 0, n;
+  hid_t type = cell_type(member);
+  void *memory = NULL;
+  wm_status_t status = wm_h5_dims(file, path, 1, &n, err);
+  if (status == WM_OK && type < 0)
+    status = wm_fail(err, WM_ENVIRONMENT, "%s: HDF5 can't make its type", path);
+  if (status == WM_OK)
+    status = wm_alloc(&memory, n, sizeof(cell_t), "measurements", err);
+  const cell_t *cells = memory;
+  *out = NAN;
+  WM_TRY(status);
+  WM_TRY(wm_h5_read(file, path, type, &zero, &n, memory, err));
+  for (int64_t i = 0; i < n && isnan(*out); i++)
+    if (strncmp(cells[i].label, label, strlen(label)) == 0)
+      *out = cells[i].value;
+  if (isnan(*out))
+    status =
+        wm_fail(err, WM_INPUT, "%s: %s has no %s of \"%s\"", wm_h5_path(file), path, member, label);
+cleanup:
+  free(memory);
   if (type >= 0)
     H5Tclose(type);
   return status;

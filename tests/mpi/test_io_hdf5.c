@@ -366,12 +366,42 @@ static void test_provenance(void **state) {
   wm_h5_close(f);
 }
 
+/* Large datasets begin at multiples of the alignment, small ones anywhere; and what is in them
+ * stays as it is. */
+static void test_alignment(void **state) {
+  (void)state;
+  enum { ALIGNMENT = 1 << 16, LARGE = ALIGNMENT / sizeof(double) };
+  static const char *const names[] = {"/small", "/one", "/two"};
+  const int64_t dims[] = {3, LARGE, LARGE + 5};
+  const char *path = file_name("aligned.h5");
+  wm_error_t err = {0};
+  wm_h5_t *f;
+  wm_h5_align(ALIGNMENT);
+  CHECK_OK(wm_h5_create(comm->world, path, &f, &err));
+  for (int i = 0; i < 3; i++) {
+    int64_t offset, count;
+    own_slab(comm, 1, &dims[i], 0, &offset, &count);
+    double *data = make_slab(1, &dims[i], &offset, &count);
+    CHECK_OK(wm_h5_dataset(f, names[i], H5T_IEEE_F64LE, 1, &dims[i], "numbers", &err));
+    CHECK_OK(wm_h5_write(f, names[i], H5T_NATIVE_DOUBLE, &offset, &count, data, &err));
+    free(data);
+  }
+  CHECK_OK(wm_h5_publish(f, &err));
+  wm_h5_align(0);
+  CHECK_OK(wm_h5_open(comm->world, path, &f, &err));
+  CHECK(wm_h5_place(f, "/small", H5T_NATIVE_DOUBLE) > 0);
+  CHECK(wm_h5_place(f, "/one", H5T_NATIVE_DOUBLE) % ALIGNMENT == 0);
+  CHECK(wm_h5_place(f, "/two", H5T_NATIVE_DOUBLE) % ALIGNMENT == 0);
+  CHECK_OK(wm_h5_verify(f, &err));
+  wm_h5_close(f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_pieces_and_empty_ranks),
       cmocka_unit_test(test_same_bytes),    cmocka_unit_test(test_attributes),
       cmocka_unit_test(test_refused_reads), cmocka_unit_test(test_narrowing),
-      cmocka_unit_test(test_provenance),
+      cmocka_unit_test(test_provenance),    cmocka_unit_test(test_alignment),
   };
   return run_mpi_tests(tests, sizeof tests / sizeof tests[0]);
 }

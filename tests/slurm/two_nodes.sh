@@ -14,7 +14,7 @@
 #                                      +- n1: the same                                  10.77.0.11
 #
 # A node has a /dev/shm, a TMPDIR and a host name of its own and shares the file system; "ip link set n1 down" in
-# COMMAND cuts it off. A node offers 8 CPUs, whatever the host has. WM_NODES_LOG names a directory to keep logs in.
+# COMMAND cuts it off. A node offers 8 CPUs, whatever the host has; jobs of the partition "urgent" preempt those of "main". WM_NODES_LOG names a directory to keep logs in.
 set -euo pipefail
 
 die() {
@@ -97,6 +97,8 @@ SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=10
 MpiDefault=pmix
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 StateSaveLocation=$dir/state
 SlurmdSpoolDir=$dir/%n/spool
 SlurmctldPidFile=$dir/slurmctld.pid
@@ -106,7 +108,8 @@ SlurmdLogFile=$dir/%n.log
 TmpFS=$dir/%n/tmp
 NodeName=n0 NodeAddr=10.77.0.10 NodeHostname=n0 CPUs=8
 NodeName=n1 NodeAddr=10.77.0.11 NodeHostname=n1 CPUs=8
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 CONF
 }
 

@@ -41,6 +41,11 @@ typedef struct wm_h5 wm_h5_t;
  * does nothing to what the user has set. */
 void wm_h5_environment(void);
 
+/* Not collective; the same on all ranks. Datasets of at least so many bytes begin at multiples of
+ * them in files made from now on, for file systems with stripes; 0: anywhere. It is kept in the
+ * environment of the process. */
+void wm_h5_align(int64_t bytes);
+
 /* Not collective. After MPI_Init: WM_ENVIRONMENT if the parameters of rule 1 are not in force. */
 wm_status_t wm_h5_check_environment(wm_error_t *err);
 

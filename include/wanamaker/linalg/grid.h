@@ -25,6 +25,8 @@ wm_status_t wm_grid_init(wm_grid_t *grid, MPI_Comm comm, int prows, int pcols, w
 /* Shape of a grid over at most all ranks of `comm` for a square matrix of `width`: about 512
  * columns for each process, as square as their number allows. Not collective. */
 void wm_grid_choose(MPI_Comm comm, int64_t width, int *prows, int *pcols);
+/* The same for `size` ranks. Not collective. */
+void wm_grid_shape(int size, int64_t width, int *prows, int *pcols);
 
 /* Allows the step that begins (wm_pulse_allow) what `flops` take a slow machine on this grid, and
  * two minutes at least; 0 ends the allowance. ScaLAPACK's routines can't pulse. Not collective. */

@@ -44,6 +44,11 @@ wm_status_t wm_records_add(wm_records_t *records, const char *label, const doubl
 void wm_records_note(wm_records_t *records, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* Collective. A number that wm_records_write has written: column `member` of the first row of the
+ * dataset `path` whose label begins with `label`. WM_INPUT if there is none. */
+wm_status_t wm_records_read(wm_h5_t *file, const char *path, const char *label, const char *member,
+                            double *out, wm_error_t *err);
+
 /* Collective. Writes the dataset, a compound [n] of "name" and the columns (float64); rank 0's rows
  * count. All ranks must have the same number of rows. */
 wm_status_t wm_records_write(const wm_records_t *records, wm_h5_t *file, bool writer,

@@ -1,0 +1,86 @@
+/* What a fit and a sweep take on a machine that is described by a few rates: operations, messages,
+ * memory, time; by the same formulas as the dry run's estimates and the same cut of the sweep into
+ * units, whose queue is simulated.
+ *
+ * What is assumed (and left out):
+ *   - all cores compute at the given rates, whatever else runs; of t threads, one rank has the
+ * speed of t / (1 + loss (t - 1)) cores;
+ *   - an all-reduce of n bytes over N nodes takes 2 (N - 1) / N n / network, a fetch from the queue
+ * two latencies;
+ *   - the file system's rate is shared by all nodes; every node reads the whole model;
+ *   - layers of a fit are solved at the given rates of one core for every rank of a team.
+ *
+ * Not collective: plain arithmetic.
+ */
+#ifndef WANAMAKER_MEASURE_PLAN_H
+#define WANAMAKER_MEASURE_PLAN_H
+
+#include "wanamaker/base/status.h"
+#include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/variants.h"
+#include "wanamaker/model/arch.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Rates per second of one core where it says so. */
+typedef struct {
+  int64_t cores;          /* of a node */
+  double memory;          /* bytes of a node */
+  double sweep;           /* operations of a stacked pass, one core */
+  double trunk;           /* operations of a pass of the model alone, one core */
+  double gram;            /* float64 operations of Gram matrices, one core */
+  double solve, spectrum; /* d^3 of a layer's solution, of its spectrum and path, one core */
+  double thread_loss;     /* see above */
+  double network, latency,
+      files; /* bytes of a node's link; seconds of a message; bytes of the file system */
+} wm_machine_t;
+
+typedef struct {
+  int64_t nodes, ranks, threads; /* ranks of a node, threads of a rank */
+} wm_layout_t;
+
+/* What is done. All borrowed. */
+typedef struct {
+  const wm_arch_t *arch;
+  const wm_blocks_t *fit, *heldout, *evaluation; /* heldout: NULL if there is none */
+  const wm_variants_t *variants;                 /* of the sweep, without gates */
+  double repeats; /* routed variants beside every linear one: the sweep's work is 1 + repeats times
+                     as much */
+  int64_t fit_layers; /* how many */
+  int64_t gram_bytes; /* of a node, at most */
+  bool spectrum;
+  int64_t stack_rows, tile_rows, tile_vocab, max_group; /* max_group 0: chosen */
+  double rank_bytes;                                    /* workspace of a rank, at most; 0: any */
+  double checkpoint_seconds;
+} wm_work_t;
+
+typedef struct {
+  double seconds;                 /* of it all */
+  double flops, flops64;          /* of all ranks */
+  double memory;                  /* bytes of a node, weights among them */
+  double messages, message_bytes; /* over the network or between ranks, of all ranks */
+  double file_bytes;              /* read and written, by all nodes */
+  double busy;                    /* part of the ranks' time in which they compute */
+  int64_t units, group;
+} wm_cost_t;
+
+/* float32 bytes of the parameters. */
+double wm_plan_weights(const wm_arch_t *arch);
+/* Speed of a rank of t threads, in cores. */
+double wm_plan_speed(const wm_machine_t *machine, int64_t threads);
+
+/* WM_USAGE: fit.memory_gib holds no layer. */
+wm_status_t wm_plan_fit(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
+                        wm_cost_t *out, wm_error_t *err);
+/* WM_USAGE: one variant does not fit rank_bytes. */
+wm_status_t wm_plan_sweep(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
+                          wm_cost_t *out, wm_error_t *err);
+
+/* Time until `workers` of equal speed are done with jobs of these durations, which they take in
+ * order, as each gets free; every `interval` seconds (0: never) all wait for each other and write
+ * for `pause` seconds. durations: [n]. memory: on the heap, [workers]. */
+wm_status_t wm_plan_queue(const double *durations, int64_t n, int64_t workers, double interval,
+                          double pause, double *seconds, wm_error_t *err);
+
+#endif
