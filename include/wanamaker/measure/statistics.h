@@ -10,7 +10,8 @@
  *
  * Percentile intervals are short from few units: the spread of the resamples is smaller than that
  * of the data by sqrt((U - 1) / U), and they use the normal's quantiles where Student's would be
- * right. Simulated, intervals of 95 % cover 89 % at 10 units, 91.5 % at 20, 93 % at 30, 94 % at 120.
+ * right. Simulated, intervals of 95 % cover 89 % at 10 units, 91.5 % at 20, 93 % at 30, 94 % at
+ * 120.
  *
  * The study draws for each side alone, so that its intervals are some ten times as wide; that is
  * here as well, to show what pairing gains: the full model on resample r, the variants on a
