@@ -37,13 +37,14 @@ fail() {
 
 make_text() {
   local i
-  for i in $(seq 6000); do
+  for i in $(seq 8000); do
     echo "Line $i of a text in which the $((i * 7919 % 101)) wise men of number $((i * 31 % 17)) walked; who counts them?"
   done >"$work/text.txt"
 }
 
 # Settings of both the study and the run that nobody disturbs. Checkpoints are frequent for so short a work.
-settings=(corpora.demo.path="$work/text.txt" checkpoint.minutes=0.05 sweep.group=2 bootstrap.resamples=500)
+settings=(corpora.demo.path="$work/text.txt" checkpoint.minutes=0.05 sweep.group=2 bootstrap.resamples=500
+  "ranges.evaluation.tokens=[50000,130000]")
 
 undisturbed() {
   local model
@@ -73,7 +74,7 @@ running_steps() { # JOB
 ranks_of() { # JOB
   local pid
   for pid in $(pgrep -x wanamaker); do
-    ! tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -q "^SLURM_JOB_ID=$1\$" || echo "$pid"
+    ! { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -q "^SLURM_JOB_ID=$1\$" || echo "$pid"
   done
 }
 
@@ -108,7 +109,8 @@ disturb() {
   fi
 }
 
-# SIGKILL to one rank of any job that runs; its others are gone in ten seconds.
+# SIGKILL to one rank of any job that runs; its others are gone when Slurm's KillWait (10 s here) has passed, which it gives
+# them after a SIGTERM.
 strikes=0
 strike() {
   local job victims
@@ -119,12 +121,12 @@ strike() {
   [ -n "$victims" ] || return 0
   kill -KILL "$(shuf -n 1 <<<"$victims")" 2>/dev/null || return 0
   strikes=$((strikes + 1))
-  for _ in $(seq 100); do
+  for _ in $(seq 150); do
     # (a rank that began later belongs to the next attempt)
     [ -n "$(comm -12 <(sort <<<"$victims") <(ranks_of "$job" | sort))" ] || return 0
     sleep 0.1
   done
-  fail "kill $strikes, job $job: ranks are left after 10 s"
+  fail "kill $strikes, job $job: ranks are left after 15 s"
 }
 
 watch_study() { # SECONDS
@@ -148,7 +150,7 @@ same_results() {
   local model file
   for model in demo_gpt2 demo_gpt_neox; do
     for file in surrogates.h5 sweep.h5; do
-      h5diff -q "$work/out/$model/$file" "$work/quiet/$model/$file" "$([ $file = sweep.h5 ] && echo /nll || echo /weights)" ||
+      h5diff -q "$work/out/$model/$file" "$work/quiet/$model/$file" "$([ $file = sweep.h5 ] && echo /nll || echo /weight)" ||
         fail "$model/$file differs from that of the undisturbed run"
     done
     [ ! -e "$work/out/$model/sweep.parts" ] || fail "$model: sweep.parts was left behind"
