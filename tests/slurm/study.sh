@@ -102,7 +102,8 @@ disturb() {
     [ "$(ranks_of "$sweep" | wc -l)" -eq 2 ]; then
     scancel --signal=USR1 "$sweep" && signalled=1 && say "scancel --signal=USR1 for demo_gpt2.sweep"
   fi
-  if [ $preempted -eq 0 ] && [ -n "$(ls "$study/../out/demo_gpt_neox/sweep.parts" 2>/dev/null)" ] &&
+  # Not while the killed job is ending: it would take the one for the other.
+  if [ $preempted -eq 0 ] && has_event demo_gpt2 fit "done" && [ -n "$(ls "$study/../out/demo_gpt_neox/sweep.parts" 2>/dev/null)" ] &&
     [ "$(ranks_of "$other" | wc -l)" -eq 2 ]; then
     say "both nodes are wanted by the partition urgent"
     srun -p urgent -N2 --ntasks-per-node=8 true && preempted=1 && say "urgent job done"
