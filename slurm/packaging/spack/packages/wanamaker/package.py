@@ -1,5 +1,5 @@
 # A Spack recipe:
-#   spack repo add packaging/spack
+#   spack repo add slurm/packaging/spack
 #   spack install wanamaker ^openmpi
 # To build the sources at hand instead of fetching them: spack dev-build -d . wanamaker@main
 from spack.package import *
