@@ -84,7 +84,7 @@ must 1 "$one"
 expect 'finetune: complete for these inputs; skipped' "$one.log" "a second run did something"
 
 # Ranks: more of them than sequences, too.
-for ranks in 2 3 4 6; do
+for ranks in 2 3 6; do
   fresh "$work/r$ranks"
   must "$ranks" "$work/r$ranks"
   h5diff "$one/finetune.h5" "$work/r$ranks/finetune.h5" /steps/chain || fail "tokens of $ranks ranks"
@@ -96,12 +96,12 @@ for ranks in 2 3 4 6; do
 done
 echo "ranks agree"
 
-same() { # OUT WHAT
+same() { # EXPECTED OUT WHAT
   local data
   for data in /steps /evaluation/nll /evaluation_more/nll; do
-    h5diff "$two/finetune.h5" "$1/finetune.h5" $data >"$work/diff" || { cat "$work/diff" >&2; fail "$2: $data"; }
+    h5diff "$1/finetune.h5" "$2/finetune.h5" $data >"$work/diff" || { cat "$work/diff" >&2; fail "$3: $data"; }
   done
-  h5diff "$two/finetune.model.h5" "$1/finetune.model.h5" /weights || fail "$2: weights"
+  h5diff "$1/finetune.model.h5" "$2/finetune.model.h5" /weights || fail "$3: weights"
 }
 two=$work/r2
 
@@ -121,13 +121,18 @@ dd if=/dev/zero of="$newest" bs=1 seek=$((size / 2)) count=4096 conv=notrunc 2>/
 must 2 "$damaged"
 expect 'checkpoint not used' "$damaged.log" "damage is not told"
 expect 'goes on after step 2 ' "$damaged.log" "the older generation is not used"
-same "$damaged" "from the older generation"
+same "$two" "$damaged" "from the older generation"
 
-# Killed and asked to stop while checkpoints are written after every step.
+# Killed and asked to stop while checkpoints are written after every step, of which there are enough
+# for three runs to be caught before the last one.
+many=(finetune.checkpoint_steps=1 finetune.steps=48 finetune.evaluate_every=0)
+whole=$work/whole
+fresh "$whole"
+must 2 "$whole" "${many[@]}"
 killed=$work/killed
 fresh "$killed"
 for signal in KILL TERM KILL; do
-  run 2 "$killed" finetune.checkpoint_steps=1 2>/dev/null &
+  run 2 "$killed" "${many[@]}" 2>/dev/null &
   pid=$!
   for i in $(seq 600); do # until there is a checkpoint that this run has written
     [ -e "$killed/finetune.checkpoint.0.h5" ] && [ "$killed/finetune.checkpoint.0.h5" -nt "$killed/begun" ] && break
@@ -142,9 +147,9 @@ for signal in KILL TERM KILL; do
     sleep 0.05
   done
 done
-must 2 "$killed" finetune.checkpoint_steps=1
+must 2 "$killed" "${many[@]}"
 expect 'goes on after step' "$killed.log" "what was killed begins anew"
-same "$killed" "killed and resumed"
+same "$whole" "$killed" "killed and resumed"
 echo "killed, stopped and damaged runs end with the same bits"
 
 must 3 "$work/other"
