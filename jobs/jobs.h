@@ -24,9 +24,10 @@ enum {
   WM_JOB_ALLOCATE = 1 << 5,
   WM_JOB_FINETUNE = 1 << 6,
   WM_JOB_PROBE = 1 << 7,
+  WM_JOB_EXPORT = 1 << 8,
   WM_JOB_PLAN = 1 << 9,
-  WM_JOB_ALL =
-      WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE | WM_JOB_PROBE | WM_JOB_PLAN
+  WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE | WM_JOB_PROBE |
+               WM_JOB_EXPORT | WM_JOB_PLAN
 };
 
 /* What main() hands to a job. */
@@ -62,6 +63,7 @@ wm_status_t wm_job_gate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_allocate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_finetune(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_export(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_probe(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_plan(const wm_run_t *run, wm_error_t *err);

@@ -24,6 +24,8 @@ const wm_job_t wm_jobs[] = {
      "choose layers, gates and thresholds that save most for a given cost (allocation.h5)"},
     {"finetune", WM_JOB_FINETUNE, wm_job_finetune,
      "train a model with linear or gated layers, or its control, data-parallel (finetune.h5)"},
+    {"export", WM_JOB_EXPORT, wm_job_export,
+     "write a fine-tuned or linearised model as a checkpoint that stock tools load (export/)"},
     {"probe", WM_JOB_PROBE, wm_job_probe,
      "ask what a token's cost depends on: the token or its context, across corpora (probes.h5)"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
@@ -35,7 +37,7 @@ const wm_job_t wm_jobs[] = {
 
 const wm_schema_t wm_settings[] = {
     /* model and output */
-    {"model.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, MEASURING,
+    {"model.path", WM_SETTING_STRING, NULL, ANY_RANGE, NULL, MEASURING | WM_JOB_EXPORT,
      "directory with config.json and safetensors weights, as published on model hubs"},
     {"tokenizer.path", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, 0,
      "directory with tokenizer.json, or vocab.json and merges.txt; empty: model.path"},
@@ -264,6 +266,23 @@ const wm_schema_t wm_settings[] = {
      "steps between checkpoints, beside checkpoint.minutes; 0: only by that"},
     {"finetune.time_limit", WM_SETTING_FLOAT, "0.0", 0, 1e9, NULL, WM_JOB_FINETUNE,
      "minutes after which it writes a checkpoint and stops with exit code 75; 0: none"},
+
+    /* export: method.md, section 9 */
+    {"export.dir", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_EXPORT,
+     "directory of the checkpoint, which must not be there; empty: output.dir/export"},
+    {"export.state", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_EXPORT,
+     "a finetune.model.h5 (or checkpoint) whose weights and linear layers are taken; model.path is "
+     "the model it began with; empty: model.path itself"},
+    {"export.layers", WM_SETTING_INTS, "[]", 0, 100000, NULL, WM_JOB_EXPORT,
+     "layers that become linear by export.surrogates, beside those that export.state has"},
+    {"export.surrogates", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_EXPORT,
+     "surrogates of export.layers; empty: output.dir/surrogates.h5"},
+    {"export.gates", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_EXPORT,
+     "a gates.h5 that is put beside the checkpoint as gates.safetensors; empty: none"},
+    {"export.gated", WM_SETTING_CHOICE, "refuse", ANY_RANGE, "refuse mlp linear", WM_JOB_EXPORT,
+     "layers of export.state with a gate, which no ordinary checkpoint can express: refuse them, "
+     "or "
+     "write the MLP alone or the surrogate alone (gates and surrogates beside it)"},
 
     /* probes: method.md, section 7 */
     {"probe.corpora", WM_SETTING_STRING, "\"all\"", ANY_RANGE, NULL, WM_JOB_PROBE,

@@ -3,8 +3,8 @@
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
-#                                            gates finetune probes overlap kills faults cblas mpich sanitizers slurm study
-#                                            fuzz valgrind
+#                                            gates finetune export probes overlap kills faults cblas mpich sanitizers
+#                                            slurm study fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -68,6 +68,15 @@ oracle_finetune() {
   for model in demo_gpt2 demo_gpt_neox; do
     $venv/bin/python tests/oracle/finetune_compare.py "$build/wanamaker" "tests/data/$model" $text \
       "build/oracle_run/$model.finetune" --ranks 2 || return 1
+  done
+}
+
+oracle_export() {
+  local text=build/demo_text.txt model
+  [ -s $text ] || bash jobs/demo_text.sh $text
+  for model in demo_gpt2 demo_gpt_neox; do
+    $venv/bin/python tests/oracle/export_compare.py "$build/wanamaker" "tests/data/$model" $text \
+      "build/oracle_run/$model.export" --ranks 2 || return 1
   done
 }
 
@@ -149,6 +158,7 @@ part pipeline "oracle: pipeline" oracle_pipeline
 part gates "oracle: gates" oracle_gates
 part probes "oracle: probes" oracle_probes
 part finetune "oracle: fine-tuning" oracle_finetune
+part export "oracle: export" oracle_export
 part overlap "demo text is disjoint from the training text" overlap
 part kills "50 kills and stops of a run" kills
 part faults "faults of the whole program" faults

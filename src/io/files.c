@@ -240,6 +240,23 @@ static wm_status_t read_all(const char *path, int fd, int64_t limit, char *text,
   return WM_OK;
 }
 
+wm_status_t wm_write_text(const char *path, const char *text, wm_error_t *err) {
+  char *temporary = wm_format("%s.tmp", path);
+  wm_status_t status = WM_OK;
+  FILE *file = temporary != NULL ? fopen(temporary, "w") : NULL;
+  bool written = file != NULL && fputs(text, file) >= 0;
+  if (file != NULL)
+    written &= fclose(file) == 0;
+  if (!written)
+    status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: %s", path, strerror(errno));
+  else
+    status = wm_publish(temporary, path, err);
+  if (status != WM_OK && temporary != NULL)
+    remove(temporary);
+  free(temporary);
+  return status;
+}
+
 wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t *err) {
   *out = NULL;
   int fd;

@@ -7,10 +7,8 @@
 #include "wanamaker/io/files.h"
 #include "wanamaker/io/safetensors_write.h"
 
-#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { PIECE = 1 << 20, CONFIG_LIMIT = 1 << 20 };
 
@@ -83,23 +81,12 @@ static wm_status_t write_shard(save_t *s, int64_t shard, wm_error_t *err) {
   return status;
 }
 
-/* Writes `text` to dir/name, whole or not at all. */
 static wm_status_t write_text(const char *dir, const char *name, const char *text,
                               wm_error_t *err) {
-  char *path = wm_format("%s/%s", dir, name), *temporary = wm_format("%s/%s.tmp", dir, name);
-  wm_status_t status = WM_OK;
-  FILE *file = path != NULL && temporary != NULL ? fopen(temporary, "w") : NULL;
-  bool written = file != NULL && fputs(text, file) >= 0;
-  if (file != NULL)
-    written &= fclose(file) == 0;
-  if (!written)
-    status = wm_fail(err, WM_ENVIRONMENT, "%s/%s: cannot write: %s", dir, name, strerror(errno));
-  else
-    status = wm_publish(temporary, path, err);
-  if (status != WM_OK && temporary != NULL)
-    remove(temporary);
+  char *path = wm_format("%s/%s", dir, name);
+  wm_status_t status = path != NULL ? wm_write_text(path, text, err)
+                                    : wm_fail(err, WM_ENVIRONMENT, "no memory for a file name");
   free(path);
-  free(temporary);
   return status;
 }
 

@@ -43,6 +43,9 @@ wm_status_t wm_directory_ready(const char *path, wm_error_t *err);
 wm_status_t wm_file_sync(const char *path, wm_error_t *err);
 /* fsync of the file, rename to `to`, fsync of the directory. */
 wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err);
+/* Writes `text` to `path`: "path.tmp", then wm_publish. WM_ENVIRONMENT when it fails; then there is
+ * no temporary file. */
+wm_status_t wm_write_text(const char *path, const char *text, wm_error_t *err);
 /* Whole text of a file, terminated; free(). More than `limit` bytes, or a NUL among them, is
  * WM_INPUT. */
 wm_status_t wm_read_text(const char *path, int64_t limit, char **out, wm_error_t *err);
