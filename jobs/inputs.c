@@ -484,6 +484,17 @@ static wm_status_t describe_role(const wm_inputs_t *in, wm_h5_t *file, wm_role_t
                          : status;
 }
 
+static wm_status_t describe_arch(const wm_inputs_t *in, wm_h5_t *file, wm_error_t *err) {
+  const wm_arch_t *arch = wm_model_arch(in->model);
+  wm_status_t status;
+  WM_TRY(wm_h5_set_string(file, "/", "model_family", wm_family_name(arch->family), err));
+  WM_TRY(wm_h5_set_int(file, "/", "model_layers", arch->n_layers, err));
+  WM_TRY(wm_h5_set_int(file, "/", "model_width", arch->d_model, err));
+  WM_TRY(wm_h5_set_int(file, "/", "model_parameters", wm_arch_parameters(arch), err));
+cleanup:
+  return status;
+}
+
 wm_status_t wm_stage_describe(const wm_inputs_t *in, wm_h5_t *file, const char *stage, uint64_t key,
                               wm_error_t *err) {
   const wm_run_t *run = in->run;
@@ -492,6 +503,7 @@ wm_status_t wm_stage_describe(const wm_inputs_t *in, wm_h5_t *file, const char *
   WM_TRY(set_hash(file, "stage_key", key, err));
   WM_TRY(wm_h5_set_string(file, "/", "model", wm_config_string(run->config, "model.path"), err));
   WM_TRY(set_hash(file, "model_fingerprint", wm_model_fingerprint(in->model), err));
+  WM_TRY(describe_arch(in, file, err));
   for (int r = 0; r < WM_ROLES; r++)
     WM_TRY(describe_role(in, file, (wm_role_t)r, err));
   WM_TRY(

@@ -26,8 +26,9 @@ enum {
   WM_JOB_PROBE = 1 << 7,
   WM_JOB_EXPORT = 1 << 8,
   WM_JOB_PLAN = 1 << 9,
+  WM_JOB_REPORT = 1 << 10,
   WM_JOB_ALL = WM_JOB_RUN | WM_JOB_BENCH | WM_JOB_ALLOCATE | WM_JOB_FINETUNE | WM_JOB_PROBE |
-               WM_JOB_EXPORT | WM_JOB_PLAN
+               WM_JOB_EXPORT | WM_JOB_PLAN | WM_JOB_REPORT
 };
 
 /* What main() hands to a job. */
@@ -65,6 +66,7 @@ wm_status_t wm_job_allocate(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_finetune(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_export(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_probe(const wm_run_t *run, wm_error_t *err);
+wm_status_t wm_job_report(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_bench(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_job_plan(const wm_run_t *run, wm_error_t *err);
 

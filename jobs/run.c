@@ -1,5 +1,5 @@
-/* run: tokenize, fit, gate (if gate.enabled) and sweep in one go; a stage that is complete for the
- * same inputs is skipped.
+/* run: tokenize, fit, gate (if gate.enabled), sweep and report in one go; a stage that is complete
+ * for the same inputs is skipped.
  */
 #include "inputs.h"
 #include "stages.h"
@@ -78,5 +78,8 @@ wm_status_t wm_job_run(const wm_run_t *run, wm_error_t *err) {
     status = wm_stage_tokenize(run, &complete, err);
   if (status != WM_OK)
     return status;
-  return complete ? later_stages(run, err) : check_model(run, err);
+  status = complete ? later_stages(run, err) : check_model(run, err);
+  if (status == WM_OK && wm_config_bool(run->config, "report.enabled") && !run->dry_run)
+    status = wm_stage_report(run, err);
+  return status;
 }

@@ -19,7 +19,8 @@ const wm_job_t wm_jobs[] = {
     {"gate", WM_JOB_GATE, wm_job_gate,
      "fit gates that decide per token, measure and select them (gates.h5)"},
     {"run", WM_JOB_RUN, wm_job_run,
-     "tokenize, fit, gate (with gate.enabled) and sweep, skipping stages that are complete"},
+     "tokenize, fit, gate (with gate.enabled), sweep and report, skipping stages that are "
+     "complete"},
     {"allocate", WM_JOB_ALLOCATE, wm_job_allocate,
      "choose layers, gates and thresholds that save most for a given cost (allocation.h5)"},
     {"finetune", WM_JOB_FINETUNE, wm_job_finetune,
@@ -30,6 +31,8 @@ const wm_job_t wm_jobs[] = {
      "ask what a token's cost depends on: the token or its context, across corpora (probes.h5)"},
     {"bench", WM_JOB_BENCH, wm_job_bench,
      "measure this machine and the program on it with a random model (bench.h5)"},
+    {"report", WM_JOB_REPORT, wm_job_report,
+     "a page, tables and a summary of result files; --compare A B: what differs between two runs"},
     {"plan", WM_JOB_PLAN | WM_JOB_RUN, wm_job_plan,
      "what a configuration takes on a machine: time, memory, layout, how many nodes are useful"},
     {NULL, 0, NULL, NULL},
@@ -406,6 +409,16 @@ const wm_schema_t wm_settings[] = {
     {"bench.save_dtype", WM_SETTING_CHOICE, "f32", ANY_RANGE, "f32 f16 bf16", WM_JOB_BENCH,
      "element type of that model"},
     {"bench.save_shards", WM_SETTING_INT, "1", 1, 99999, NULL, WM_JOB_BENCH, "files of that model"},
+
+    /* report */
+    {"report.inputs", WM_SETTING_STRINGS, "[]", ANY_RANGE, NULL, WM_JOB_REPORT,
+     "directories of result files; none named: output.dir, which is also where the report goes"},
+    {"report.compare", WM_SETTING_STRINGS, "[]", ANY_RANGE, NULL, WM_JOB_REPORT,
+     "two of them: print what differs in inputs, settings and results (--compare A B)"},
+    {"report.tolerance", WM_SETTING_FLOAT, "3.0", 0, 1e6, NULL, WM_JOB_REPORT | WM_JOB_RUN,
+     "most cost in percent of perplexity of a layer that is called wasted; 3 is the study's bound"},
+    {"report.enabled", WM_SETTING_BOOL, "true", ANY_RANGE, NULL, WM_JOB_RUN,
+     "the job run writes the report in the end"},
 
     /* plan: a machine description is a file of these settings */
     {"plan.machine", WM_SETTING_STRING, "\"\"", ANY_RANGE, NULL, WM_JOB_PLAN,

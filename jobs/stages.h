@@ -23,6 +23,8 @@ wm_status_t wm_stage_fit_on(const wm_inputs_t *inputs, int64_t layer, const wm_b
 /* output.dir/surrogates.joint-SET.ENDING: what fit.sequential fits for a set of sweep.joint. */
 wm_status_t wm_joint_path(const wm_run_t *run, int64_t set, const char *ending, char *path,
                           wm_error_t *err);
+/* Collective. report.html, tables/ and summary.json of what is in output.dir (or report.inputs). */
+wm_status_t wm_stage_report(const wm_run_t *run, wm_error_t *err);
 wm_status_t wm_stage_gate(const wm_inputs_t *inputs, wm_error_t *err);
 /* Not collective. The gates' settings, as far as they can be checked before there are surrogates.
  */

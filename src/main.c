@@ -35,6 +35,7 @@ typedef struct {
   const char *config_path;
   const char **overrides;
   int n_overrides;
+  char *compare; /* owned: the override that --compare A B stands for */
   bool dry_run, verbose, help, version;
 } command_t;
 
@@ -59,12 +60,43 @@ static wm_status_t read_option(const char *arg, command_t *c, wm_error_t *err) {
   return WM_OK;
 }
 
+/* A path as configurations write strings. */
+static void put_quoted(FILE *f, const char *text) {
+  fputc('"', f);
+  for (; *text != '\0'; text++)
+    fprintf(f, *text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+  fputc('"', f);
+}
+
+/* --compare A B is report.compare=["A", "B"]. */
+static wm_status_t read_compare(const char *a, const char *b, command_t *c, wm_error_t *err) {
+  size_t bytes;
+  FILE *f = c->compare == NULL && b != NULL ? open_memstream(&c->compare, &bytes) : NULL;
+  if (b == NULL || (f == NULL && c->compare != NULL))
+    return wm_fail(err, WM_USAGE, "--compare takes two directories of results, and comes once");
+  if (f == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "cannot allocate the arguments");
+  fputs("report.compare=[", f);
+  put_quoted(f, a);
+  fputs(", ", f);
+  put_quoted(f, b);
+  fputc(']', f);
+  if (fclose(f) != 0)
+    return wm_fail(err, WM_ENVIRONMENT, "cannot allocate the arguments");
+  c->overrides[c->n_overrides++] = c->compare;
+  return WM_OK;
+}
+
 /* `c->overrides` has room for argc pointers. */
 static wm_status_t read_command(int argc, char **argv, command_t *c, wm_error_t *err) {
   for (int i = 1; i < argc; i++) {
     const char *arg = argv[i];
     wm_status_t status = WM_OK;
-    if (arg[0] == '-') {
+    if (strcmp(arg, "--compare") == 0) {
+      bool two = i + 2 < argc;
+      status = read_compare(two ? argv[i + 1] : NULL, two ? argv[i + 2] : NULL, c, err);
+      i += 2;
+    } else if (arg[0] == '-') {
       status = read_option(arg, c, err);
     } else if (c->job == NULL) {
       c->job = find_job(arg);
@@ -99,6 +131,7 @@ static void print_help(const wm_job_t *job) {
     printf("  %-10s %s\n", j->name, j->summary);
   printf("\nOptions:\n"
          "  -n, --dry-run   check everything and say what would be done\n"
+         "  --compare A B   of the job report: what differs between two directories of results\n"
          "  -v, --verbose   log decisions and timings too\n"
          "  -h, --help      this text; after a JOB: its settings\n"
          "  --version       versions of the program, its libraries and the CPU's features\n"
@@ -281,6 +314,7 @@ static wm_status_t work(int argc, char **argv, wm_error_t *err) {
   status = wm_agree(comm->world, status, err);
   tell_end(comm, status, err);
   free(memory);
+  free(command.compare);
   wm_comm_free(comm);
   return status;
 }

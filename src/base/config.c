@@ -166,6 +166,18 @@ const int64_t *wm_config_lists(const wm_config_t *config, const char *key, const
   return s->ints;
 }
 
+int64_t wm_config_count(const wm_config_t *config, const char *key) {
+  const wm_setting_t *s = must_find(config, key);
+  assert(s->schema->type == WM_SETTING_STRINGS);
+  return s->count;
+}
+
+const char *wm_config_element(const wm_config_t *config, const char *key, int64_t index) {
+  const wm_setting_t *s = must_find(config, key);
+  assert(s->schema->type == WM_SETTING_STRINGS && index >= 0 && index < s->count);
+  return s->string + s->offsets[index];
+}
+
 bool wm_config_given(const wm_config_t *config, const char *key) {
   const wm_setting_t *s = wm_config_find(config, key);
   return s != NULL && s->given;

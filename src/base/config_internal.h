@@ -16,11 +16,11 @@ typedef struct {
   char *key;
   const wm_schema_t *schema;
   bool set, given; /* has a value; the user gave it */
-  char *string;
-  int64_t count; /* of numbers, or of lists */
+  char *string;    /* of STRINGS: all of them, each with its terminator */
+  int64_t count;   /* of numbers, of strings, or of lists */
   int64_t *ints;
   double *floats;
-  int64_t *offsets; /* [count + 1], lists only */
+  int64_t *offsets; /* [count + 1], of lists in `ints` and of strings in `string` */
 } wm_setting_t;
 
 struct wm_config {
@@ -44,6 +44,11 @@ wm_status_t wm_config_note_name(wm_config_t *config, const char *pattern, const 
 void wm_config_nearest(const wm_schema_t *schema, const char *key, char *out, size_t size);
 /* Refuses what libconfig would misread; `name` is what messages call the text. */
 wm_status_t wm_config_scan(const char *text, const char *name, wm_error_t *err);
+/* Gives `s` these texts; each is copied. They replace what it had. */
+wm_status_t wm_config_set_strings(wm_setting_t *s, int64_t n, const char *const *texts,
+                                  wm_error_t *err);
+/* The same from an override without quotes: "a,b" or "[a, b]". */
+wm_status_t wm_config_split_strings(wm_setting_t *s, const char *text, wm_error_t *err);
 /* Writes config->text. */
 wm_status_t wm_config_render(wm_config_t *config, wm_error_t *err);
 

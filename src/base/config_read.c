@@ -187,6 +187,28 @@ static wm_status_t take_scalar(wm_setting_t *s, const config_setting_t *node, pl
   return WM_OK;
 }
 
+/* An array of strings, or one string. */
+static wm_status_t take_strings(wm_setting_t *s, const config_setting_t *node, place_t at,
+                                wm_error_t *err) {
+  bool scalar = config_setting_type(node) == CONFIG_TYPE_STRING;
+  if (!scalar && !is_sequence(node))
+    return fail_at(err, at, s->key, "must be an array of strings, such as [\"a\", \"b\"]");
+  int64_t n = scalar ? 1 : config_setting_length(node);
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, n, sizeof(char *), s->key, err);
+  const char **texts = memory;
+  for (int64_t i = 0; i < n && status == WM_OK; i++) {
+    texts[i] =
+        config_setting_get_string(scalar ? node : config_setting_get_elem(node, (unsigned int)i));
+    if (texts[i] == NULL)
+      status = fail_at(err, at, s->key, "must be an array of strings");
+  }
+  if (status == WM_OK)
+    status = wm_config_set_strings(s, n, texts, err);
+  free(texts);
+  return status;
+}
+
 static wm_status_t take_value(wm_setting_t *s, const config_setting_t *node, place_t at,
                               wm_error_t *err) {
   clear_value(s);
@@ -201,6 +223,8 @@ static wm_status_t take_value(wm_setting_t *s, const config_setting_t *node, pla
     return take_numbers(s, node, at, err);
   case WM_SETTING_INT_LISTS:
     return take_lists(s, node, at, err);
+  case WM_SETTING_STRINGS:
+    return take_strings(s, node, at, err);
   case WM_SETTING_STRING:
   case WM_SETTING_CHOICE:
     break;
@@ -328,13 +352,18 @@ static wm_status_t parse_into(config_t *tree, const char *text, const char *name
   return status;
 }
 
-/* Reads `text` as the value of `s`: libconfig's syntax, or for strings also the bare word. */
+/* Reads `text` as the value of `s`: libconfig's syntax, or for strings also bare words. */
 static wm_status_t take_literal(wm_setting_t *s, const char *text, place_t at, wm_error_t *err) {
   bool wants_text = s->schema->type == WM_SETTING_STRING || s->schema->type == WM_SETTING_CHOICE;
   if (wants_text && text[0] != '"') {
     clear_value(s);
     s->set = true;
     return take_text(s, text, at, err);
+  }
+  if (s->schema->type == WM_SETTING_STRINGS && strchr(text, '"') == NULL) {
+    clear_value(s);
+    s->set = true;
+    return wm_config_split_strings(s, text, err);
   }
   char *assignment = wm_format("value = %s;", text);
   if (assignment == NULL)

@@ -88,6 +88,14 @@ static void print_value(FILE *out, const wm_setting_t *s) {
     }
     fputc(')', out);
     break;
+  case WM_SETTING_STRINGS:
+    fputc('[', out);
+    for (int64_t i = 0; i < s->count; i++) {
+      fputs(i > 0 ? ", " : "", out);
+      print_string(out, s->string + s->offsets[i]);
+    }
+    fputc(']', out);
+    break;
   }
 }
 
@@ -188,8 +196,8 @@ wm_status_t wm_config_render(wm_config_t *config, wm_error_t *err) {
 }
 
 static const char *type_name(wm_setting_type_t type) {
-  static const char *const names[] = {"bool",   "int",  "float",  "string",
-                                      "choice", "ints", "floats", "int lists"};
+  static const char *const names[] = {"bool", "int",    "float",     "string", "choice",
+                                      "ints", "floats", "int lists", "strings"};
   return names[type];
 }
 

@@ -279,6 +279,16 @@ double wm_arch_flops_mlp(const wm_arch_t *arch) {
   return 4.0 * (double)arch->d_model * (double)arch->d_mlp;
 }
 
+int64_t wm_arch_parameters(const wm_arch_t *arch) {
+  const int64_t d = arch->d_model, m = arch->d_mlp;
+  const bool gpt2 = arch->family == WM_FAMILY_GPT2;
+  const int64_t biases = gpt2 || arch->attention_bias ? 4 * d : 0;
+  const int64_t layer = 4 * d * d + biases + 2 * d * m + m + d + 4 * d;
+  const int64_t heads = arch->tied_head ? 1 : 2;
+  return heads * arch->vocab_size * d + (gpt2 ? arch->max_positions * d : 0) +
+         arch->n_layers * layer + 2 * d;
+}
+
 double wm_arch_flops_layer(const wm_arch_t *arch) {
   return 8.0 * (double)arch->d_model * (double)arch->d_model + wm_arch_flops_mlp(arch);
 }

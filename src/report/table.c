@@ -1,5 +1,6 @@
 #include "wanamaker/report/table.h"
 
+#include "table_internal.h"
 #include "wanamaker/base/mem.h"
 
 #include <assert.h>
@@ -9,24 +10,6 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
-
-typedef enum { CELL_TEXT, CELL_INT, CELL_FLOAT } cell_kind_t;
-
-typedef struct {
-  cell_kind_t kind;
-  char *text; /* owned */
-  int64_t integer;
-  double real;
-} cell_t;
-
-struct wm_table {
-  int n_columns;
-  wm_column_t *columns; /* strings owned */
-  cell_t *cells;        /* [n_cells], row-major */
-  int64_t n_cells, capacity;
-  wm_error_t error; /* first trouble while appending */
-};
 
 /* ---- Filling --------------------------------------------------------------------------------- */
 
@@ -76,11 +59,11 @@ void wm_table_free(wm_table_t *t) {
 }
 
 /* Takes cell.text, also on failure. */
-static void append(wm_table_t *t, cell_t cell) {
+static void append(wm_table_t *t, wm_table_cell_t cell) {
   void *cells = t->cells;
   if (t->error.status == WM_OK)
-    wm_grow(&cells, &t->capacity, t->n_cells, t->n_cells + 1, sizeof(cell_t), "cells of a table",
-            &t->error);
+    wm_grow(&cells, &t->capacity, t->n_cells, t->n_cells + 1, sizeof(wm_table_cell_t),
+            "cells of a table", &t->error);
   if (t->error.status != WM_OK) {
     free(cell.text);
     return;
@@ -92,7 +75,7 @@ static void append(wm_table_t *t, cell_t cell) {
 static void append_text(wm_table_t *t, char *text) {
   if (text == NULL && t->error.status == WM_OK)
     wm_fail(&t->error, WM_ENVIRONMENT, "cannot allocate the text of a cell");
-  append(t, (cell_t){.kind = CELL_TEXT, .text = text});
+  append(t, (wm_table_cell_t){.kind = WM_CELL_TEXT, .text = text});
 }
 
 void wm_table_text(wm_table_t *t, const char *text) {
@@ -110,21 +93,20 @@ void wm_table_textf(wm_table_t *t, const char *format, ...) {
 }
 
 void wm_table_int(wm_table_t *t, int64_t value) {
-  append(t, (cell_t){.kind = CELL_INT, .integer = value});
+  append(t, (wm_table_cell_t){.kind = WM_CELL_INT, .integer = value});
 }
 
 void wm_table_float(wm_table_t *t, double value) {
-  append(t, (cell_t){.kind = CELL_FLOAT, .real = value});
+  append(t, (wm_table_cell_t){.kind = WM_CELL_FLOAT, .real = value});
 }
 
 /* ---- Cells as strings ------------------------------------------------------------------------ */
 
-static bool is_control(utf8proc_int32_t c) {
+bool wm_is_control(utf8proc_int32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
-/* The next character of *text, which advances; U+FFFD for a byte that begins none. */
-static utf8proc_int32_t next_character(const char **text) {
+utf8proc_int32_t wm_next_character(const char **text) {
   utf8proc_int32_t c;
   utf8proc_ssize_t used =
       utf8proc_iterate((const utf8proc_uint8_t *)*text, (utf8proc_ssize_t)strlen(*text), &c);
@@ -135,7 +117,7 @@ static utf8proc_int32_t next_character(const char **text) {
 static int64_t display_width(const char *text) {
   int64_t width = 0;
   while (*text != '\0')
-    width += utf8proc_charwidth(next_character(&text));
+    width += utf8proc_charwidth(wm_next_character(&text));
   return width;
 }
 
@@ -149,8 +131,8 @@ static char *escape(const char *text, wm_table_format_t format) {
   if (quote)
     *end++ = '"';
   while (*text != '\0') {
-    utf8proc_int32_t c = next_character(&text);
-    if (format != WM_TABLE_CSV && is_control(c))
+    utf8proc_int32_t c = wm_next_character(&text);
+    if (format != WM_TABLE_CSV && wm_is_control(c))
       c = ' ';
     if (format == WM_TABLE_MARKDOWN && (c == '|' || c == '\\'))
       *end++ = '\\';
@@ -164,8 +146,7 @@ static char *escape(const char *text, wm_table_format_t format) {
   return out;
 }
 
-/* As few digits as give the same float64 back. */
-static char *exact_string(double x) {
+char *wm_exact_string(double x) {
   for (int digits = 15;; digits++) {
     char *text = wm_format("%.*g", digits, x);
     if (text == NULL || digits == 17 || strtod(text, NULL) == x)
@@ -178,7 +159,7 @@ static char *float_string(double x, int decimals, wm_table_format_t format) {
   if (isnan(x))
     return wm_format("%s", format == WM_TABLE_CSV ? "" : "-");
   if (format == WM_TABLE_CSV)
-    return exact_string(x);
+    return wm_exact_string(x);
   if (isinf(x))
     return wm_format(x > 0 ? "overflow" : "-overflow");
   if (decimals < 0)
@@ -186,13 +167,14 @@ static char *float_string(double x, int decimals, wm_table_format_t format) {
   return wm_format(fabs(x) < 1e12 ? "%.*f" : "%.*e", decimals, x);
 }
 
-static char *cell_string(const cell_t *cell, const wm_column_t *column, wm_table_format_t format) {
+char *wm_table_cell_string(const wm_table_cell_t *cell, const wm_column_t *column,
+                           wm_table_format_t format) {
   switch (cell->kind) {
-  case CELL_INT:
+  case WM_CELL_INT:
     return wm_format("%" PRId64, cell->integer);
-  case CELL_FLOAT:
+  case WM_CELL_FLOAT:
     return float_string(cell->real, column->decimals, format);
-  case CELL_TEXT:
+  case WM_CELL_TEXT:
     break;
   }
   return escape(cell->text, format);
@@ -226,7 +208,8 @@ static char *sheet_string(const sheet_t *s, int64_t line, int c) {
   if (line == 1)
     return escape(s->format == WM_TABLE_TEXT && column->unit != NULL ? column->unit : "",
                   s->format);
-  return cell_string(&s->table->cells[(line - 2) * s->table->n_columns + c], column, s->format);
+  return wm_table_cell_string(&s->table->cells[(line - 2) * s->table->n_columns + c], column,
+                              s->format);
 }
 
 static wm_status_t sheet_init(sheet_t *s, wm_error_t *err) {

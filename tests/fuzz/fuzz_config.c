@@ -23,6 +23,7 @@ static const wm_schema_t schema[] = {
     {"fit.lambdas", WM_SETTING_FLOATS, "[1e-4, 1.0]", 0, 1e300, NULL, 0, "numbers"},
     {"fit.block", WM_SETTING_INT, "64", 1, 4096, NULL, 0, "integer"},
     {"sweep.groups", WM_SETTING_INT_LISTS, "()", 0, 100, NULL, 0, "lists"},
+    {"inputs", WM_SETTING_STRINGS, "[]", 1, 0, NULL, 0, "texts"},
     {"seed", WM_SETTING_INT, "1", 1, 0, NULL, 0, "without a group"},
     {NULL, WM_SETTING_BOOL, NULL, 1, 0, NULL, 0, NULL},
 };

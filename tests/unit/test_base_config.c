@@ -28,6 +28,7 @@ static const wm_schema_t schema[] = {
     {"fit.offset", WM_SETTING_INT, "-3", 1, 0, NULL, 0, "any integer"},
     {"fit.spectrum", WM_SETTING_BOOL, "true", 1, 0, NULL, 0, "spectrum"},
     {"sweep.joint", WM_SETTING_INT_LISTS, "([1, 2], [3])", 0, 100, NULL, 0, "sets of layers"},
+    {"inputs", WM_SETTING_STRINGS, "[]", 1, 0, NULL, 0, "texts"},
     {"title", WM_SETTING_STRING, "\"\"", 1, 0, NULL, 0, "free text"},
     {NULL, WM_SETTING_BOOL, NULL, 1, 0, NULL, 0, NULL},
 };
@@ -699,6 +700,35 @@ static void test_mutated_overrides(void **state) {
   }
 }
 
+static void expect_strings(const char *text, const char *override, int64_t n, const char *first,
+                           const char *last) {
+  wm_config_t *c = parse_with(text, &override, override != NULL);
+  assert_int_equal(wm_config_count(c, "inputs"), n);
+  if (n > 0) {
+    assert_string_equal(wm_config_element(c, "inputs", 0), first);
+    assert_string_equal(wm_config_element(c, "inputs", n - 1), last);
+  }
+  wm_config_t *back = parse(wm_config_text(c));
+  assert_string_equal(wm_config_text(back), wm_config_text(c));
+  wm_config_free(back);
+  wm_config_free(c);
+}
+
+static void test_strings(void **state) {
+  (void)state;
+  expect_strings("", NULL, 0, NULL, NULL);
+  expect_strings("inputs = [\"a b\", \"c,]\\\"\"];", NULL, 2, "a b", "c,]\"");
+  expect_strings("inputs = \"one\";", NULL, 1, "one", "one");
+  expect_strings("inputs = [\"x\"];", "inputs=[a, b/c ,d]", 3, "a", "d");
+  expect_strings("", "inputs=a,b", 2, "a", "b");
+  expect_strings("", "inputs=", 0, NULL, NULL);
+  expect_strings("", "inputs=[\"a,b\", \"c\"]", 2, "a,b", "c");
+  wm_config_t *c;
+  assert_int_equal(wm_config_parse(schema, "inputs = [1, 2];", "t.cfg", NULL, 0, 0, &c, &err),
+                   WM_USAGE);
+  assert_string_equal(err.message, "t.cfg:1: inputs must be an array of strings");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_defaults),
@@ -721,6 +751,7 @@ int main(void) {
       cmocka_unit_test(test_all_bytes_survive),
       cmocka_unit_test(test_floats_survive),
       cmocka_unit_test(test_help),
+      cmocka_unit_test(test_strings),
       cmocka_unit_test(test_files),
       cmocka_unit_test(test_huge_files),
       cmocka_unit_test(test_deep_nesting),

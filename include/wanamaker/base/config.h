@@ -26,10 +26,11 @@ typedef enum {
   WM_SETTING_INT,
   WM_SETTING_FLOAT,
   WM_SETTING_STRING,
-  WM_SETTING_CHOICE,   /* a string among `choices`, which are separated by spaces */
-  WM_SETTING_INTS,     /* [1, 2] */
-  WM_SETTING_FLOATS,   /* [0.1, 1.0] */
-  WM_SETTING_INT_LISTS /* ([1, 2], [3]) */
+  WM_SETTING_CHOICE,    /* a string among `choices`, which are separated by spaces */
+  WM_SETTING_INTS,      /* [1, 2] */
+  WM_SETTING_FLOATS,    /* [0.1, 1.0] */
+  WM_SETTING_INT_LISTS, /* ([1, 2], [3]) */
+  WM_SETTING_STRINGS    /* ["a", "b"]; as an override also a,b or [a,b] */
 } wm_setting_type_t;
 
 typedef struct {
@@ -68,6 +69,9 @@ const double *wm_config_floats(const wm_config_t *config, const char *key, int64
 /* List i is values[offsets[i] .. offsets[i + 1] - 1]. */
 const int64_t *wm_config_lists(const wm_config_t *config, const char *key, const int64_t **offsets,
                                int64_t *count);
+/* Number of texts of a STRINGS setting, and text number `index` of them. */
+int64_t wm_config_count(const wm_config_t *config, const char *key);
+const char *wm_config_element(const wm_config_t *config, const char *key, int64_t index);
 /* True if the user gave the key (in the file or as an override). wm_config_text() ends the lines of
  * all other values in "# default, not given", and what reads it back knows them by that. */
 bool wm_config_given(const wm_config_t *config, const char *key);

@@ -44,6 +44,10 @@ wm_status_t wm_arch_unknown_keys(const char *dir, char **out, wm_error_t *err);
 /* "GPT-2" or "GPT-NeoX". */
 const char *wm_family_name(wm_family_t family);
 
+/* Numbers that the weights hold: embeddings, layers with their norms and biases, final norm, and
+ * the head where it is not tied. */
+int64_t wm_arch_parameters(const wm_arch_t *arch);
+
 /* Floating-point operations (2 per multiply-add) per position, without attention's T-dependent
  * part: one layer, its MLP alone, one surrogate, the head. */
 double wm_arch_flops_layer(const wm_arch_t *arch);

@@ -1,0 +1,105 @@
+/* What a report knows of one result directory: the tables of its files, and what follows from them
+ * for each layer. Read on rank 0; not collective.
+ *
+ * A file that is not there, or can't be read, is no failure: its state says so, and the sections
+ * that need it say what is missing.
+ */
+#ifndef WANAMAKER_REPORT_RESULTS_H
+#define WANAMAKER_REPORT_RESULTS_H
+
+#include "wanamaker/base/log.h"
+#include "wanamaker/report/frame.h"
+
+#include <stdbool.h>
+
+typedef enum {
+  WM_FILE_SURROGATES,
+  WM_FILE_SWEEP,
+  WM_FILE_GATES,
+  WM_FILE_ALLOCATION,
+  WM_FILE_BENCH,
+  WM_FILE_FINETUNE,
+  WM_FILE_PROBES,
+  WM_FILE_KINDS
+} wm_file_kind_t;
+
+typedef enum { WM_FILE_MISSING, WM_FILE_BAD, WM_FILE_READ } wm_file_state_t;
+
+typedef struct {
+  const char *name, *job, *shows; /* e.g. "sweep.h5", "sweep", what it is for */
+  wm_file_state_t state;
+  char *why; /* of WM_FILE_BAD; else NULL */
+  wm_attributes_t attributes;
+} wm_result_file_t;
+
+/* What a layer's nonlinearity is worth at a tolerance in percent of perplexity. */
+typedef enum {
+  WM_WASTED,    /* the interval's upper end is at most the tolerance */
+  WM_NEEDED,    /* its lower end is above */
+  WM_UNDECIDED, /* neither, or there is no interval from ten units or more */
+  WM_UNMEASURED /* no sweep has linearised it alone */
+} wm_verdict_t;
+
+const char *wm_verdict_name(wm_verdict_t verdict);
+
+typedef struct {
+  int64_t layer;
+  int64_t linear;    /* row of `variants`: the surrogate at every position; -1: none */
+  int64_t gated;     /* row of `variants`: routed by the selected gate; -1: none */
+  int64_t gate;      /* row of `gates`: the selected one; -1: none */
+  double threshold;  /* of the selected gate */
+  int64_t surrogate; /* row of `layers`; -1: none */
+  wm_verdict_t verdict;
+} wm_layer_result_t;
+
+/* Numbers of one model that text, tables and ledger share. */
+typedef struct {
+  int64_t measured, wasted, needed, undecided; /* layers */
+  double median_cost;                          /* of the measured layers, percent */
+  double median_low, median_high;              /* medians of the intervals' ends */
+  int64_t cheapest, dearest;                   /* index of layer_results; -1: none */
+} wm_overview_t;
+
+typedef struct {
+  char *dir, *label; /* label: the model's name, made unique among the inputs */
+  wm_result_file_t files[WM_FILE_KINDS];
+  double tolerance;
+  /* surrogates.h5 */
+  wm_frame_t layers, path_lambda;
+  int64_t eigen_dims[2], path_dims[2];
+  double *eigenvalues, *path_r2, *path_r2_heldout; /* NULL: not there */
+  /* sweep.h5 */
+  wm_frame_t variants, changes;
+  int64_t n_tokens, n_units;
+  /* gates.h5 */
+  wm_frame_t gate_layers, gates, curve;
+  int64_t ends_dims[3];
+  double *ends_token, *ends_score, *ends_delta, *ends_count;
+  /* allocation.h5 */
+  wm_frame_t options, plans, budgets;
+  int64_t plan_dims[2];
+  double *plan_options;
+  bool search_complete;
+  /* bench.h5 */
+  wm_frame_t bench_routing, bench_last, bench_losses, bench_rates, bench_sweep, bench_memory;
+  /* derived */
+  int64_t n_layers; /* of layer_results: layers with a surrogate or a measured variant, ascending */
+  wm_layer_result_t *layer_results;
+  wm_overview_t overview;
+} wm_results_t;
+
+/* Reads what `dir` has. WM_INPUT if it is no directory or has none of the files; WM_ENVIRONMENT. */
+wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *log,
+                            wm_results_t *out, wm_error_t *err);
+void wm_results_destroy(wm_results_t *results);
+/* Labels that differ, from the models' names and where needed the directories'. */
+wm_status_t wm_results_label(wm_results_t *all, int64_t n, wm_error_t *err);
+
+/* An attribute of the first file that has it, sweep.h5 first; "" if none has. */
+const char *wm_results_attribute(const wm_results_t *r, const char *name);
+/* Fills layer_results and overview. */
+wm_status_t wm_results_derive(wm_results_t *r, wm_error_t *err);
+/* Number of the one layer that a row of `variants` linearises at every position; -1: none such. */
+int64_t wm_variant_layer(const wm_frame_t *variants, int64_t row);
+
+#endif

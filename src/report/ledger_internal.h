@@ -1,0 +1,25 @@
+/* How each claim is measured. */
+#ifndef WANAMAKER_SRC_REPORT_LEDGER_INTERNAL_H
+#define WANAMAKER_SRC_REPORT_LEDGER_INTERNAL_H
+
+#include "wanamaker/report/ledger.h"
+
+/* Fills value, low, high, interval, beside and the verdict that they give on the claim's own model,
+ * from results[index]; false: they do not have what it takes. */
+typedef bool (*wm_ledger_measure_t)(const wm_results_t *results, int64_t n, int64_t index,
+                                    wm_claim_t *claim);
+
+typedef struct {
+  const char *id;
+  wm_ledger_measure_t measure; /* NULL: nothing here measures it */
+  const char *quantity, *needs, *rule, *differences;
+} wm_ledger_rule_t;
+
+extern const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS];
+
+/* Reproduced where `agrees`, contradicted where `differs`, else not reproduced. */
+wm_claim_verdict_t wm_ledger_judge(bool agrees, bool differs);
+
+/* Claims about fine-tuning and probes (ledger_training.c, ledger_probes.c). */
+
+#endif

@@ -1,0 +1,81 @@
+/* A page under way, and the sections that it is made of. Trouble is kept in `error` and ends in
+ * wm_report_write, so that sections read as text. */
+#ifndef WANAMAKER_SRC_REPORT_PAGE_H
+#define WANAMAKER_SRC_REPORT_PAGE_H
+
+#include "wanamaker/report/figure.h"
+#include "wanamaker/report/html.h"
+#include "wanamaker/report/report.h"
+#include "wanamaker/report/table.h"
+
+#include <jansson.h>
+
+typedef struct {
+  const wm_report_t *report;
+  FILE *html;
+  json_t *summary; /* owned */
+  json_t *scope;   /* borrowed: object that named numbers go into */
+  int figures, figures_missing, tables;
+  char *figures_why; /* owned */
+  wm_error_t error;
+} wm_page_t;
+
+extern const char wm_style_sheet[];
+
+bool wm_page_ok(const wm_page_t *page);
+/* Keeps the first failure. */
+void wm_page_keep(wm_page_t *page, wm_status_t status, const wm_error_t *err);
+/* Markup of this program's own. */
+void wm_page_raw(wm_page_t *page, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Text from anywhere. */
+void wm_page_text(wm_page_t *page, const char *text);
+/* A number of the results in the text, which goes into the summary's scope as `name`, too. */
+void wm_page_number(wm_page_t *page, const char *name, double value, int decimals);
+/* The number in the summary alone. */
+void wm_page_note(wm_page_t *page, const char *name, double value);
+
+/* Starts a section of <main>; its id also serves as anchor. */
+void wm_page_section(wm_page_t *page, const char *id, const char *title);
+void wm_page_end_section(wm_page_t *page);
+/* "<p class=missing>": what a section needs, by which job. */
+void wm_page_missing(wm_page_t *page, const wm_results_t *r, wm_file_kind_t kind);
+
+/* Starts a table; NULL after a failure, which the table functions must not be given. */
+wm_table_t *wm_page_table(wm_page_t *page, const wm_column_t *columns, int n);
+/* Puts it into the page and into tables/ID.csv, and frees it. `folded`: behind a <details>. */
+void wm_page_put_table(wm_page_t *page, wm_table_t *table, const char *id, const char *caption,
+                       int heads, bool folded);
+
+/* <figure> and its caption, which the caller goes on with; the caption is the alternative text. */
+bool wm_page_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const char *title,
+                    int height);
+/* Draws it; `how`: how to read it, this program's own markup. */
+void wm_page_end_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const char *how);
+
+/* Settings of a vertical axis for costs: where they span decades (`wide`), linear around 0 and
+ * logarithmic beyond. */
+void wm_axis_wide(FILE *script, bool wide);
+
+/* The value of `member` in `group` of a configuration's text; NaN. */
+double wm_configured(const wm_results_t *r, const char *group, const char *member);
+/* "95 %": confidence of the intervals, for titles. */
+const char *wm_confidence_text(const wm_results_t *r, char *text, size_t size);
+
+/* Prefix of the ids of model number i: "m0-layers". Borrowed from `buffer`. */
+const char *wm_model_id(char *buffer, size_t size, int64_t i, const char *name);
+
+/* --- sections, each a file of its own --- */
+void wm_section_answer(wm_page_t *page);
+void wm_section_layers(wm_page_t *page, int64_t model);
+void wm_section_joint(wm_page_t *page, int64_t model);
+void wm_section_gates(wm_page_t *page, int64_t model);
+void wm_section_allocation(wm_page_t *page, int64_t model);
+void wm_section_fit(wm_page_t *page, int64_t model);
+void wm_section_bench(wm_page_t *page, int64_t model);
+void wm_section_models(wm_page_t *page);
+void wm_section_ledger(wm_page_t *page);
+void wm_section_published(wm_page_t *page);
+void wm_section_missing(wm_page_t *page);
+void wm_section_provenance(wm_page_t *page);
+
+#endif

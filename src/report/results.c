@@ -1,0 +1,300 @@
+#include "wanamaker/report/results.h"
+
+#include "wanamaker/base/control.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/io/files.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const wm_result_file_t known_files[WM_FILE_KINDS] = {
+    [WM_FILE_SURROGATES] = {.name = "surrogates.h5",
+                            .job = "fit",
+                            .shows = "R squared, spectrum and lambda path of the surrogates"},
+    [WM_FILE_SWEEP] = {.name = "sweep.h5",
+                       .job = "sweep",
+                       .shows = "cost of every layer, of sets of layers and of gates"},
+    [WM_FILE_GATES] = {.name = "gates.h5",
+                       .job = "gate",
+                       .shows = "gates, their AUC, their threshold curves, demand per layer"},
+    [WM_FILE_ALLOCATION] = {.name = "allocation.h5",
+                            .job = "allocate",
+                            .shows = "the Pareto front of jointly measured plans"},
+    [WM_FILE_BENCH] = {.name = "bench.h5",
+                       .job = "bench",
+                       .shows = "time saved by the clock beside operations saved"},
+    [WM_FILE_FINETUNE] = {.name = "finetune.h5",
+                          .job = "finetune",
+                          .shows = "training trajectories and the redistribution of gates"},
+    [WM_FILE_PROBES] = {.name = "probes.h5",
+                        .job = "probe",
+                        .shows = "context against token, categories by depth, corpora compared"},
+};
+
+/* ---- the files ------------------------------------------------------------------------------- */
+
+static wm_status_t read_surrogates(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  static const char *const fit[] = {"r2", "r2_heldout", "weight_norm", "condition",
+                                    "effective_rank"};
+  wm_status_t status;
+  WM_TRY(wm_frame_read(f, "/layers", "layer", &r->layers, err));
+  WM_TRY(wm_frame_read_group(f, "/fit", 5, fit, &r->layers, err));
+  if (wm_h5_has(f, "/spectrum/eigenvalues"))
+    WM_TRY(wm_h5_read_array(f, "/spectrum/eigenvalues", 2, r->eigen_dims, &r->eigenvalues, err));
+  if (wm_h5_has(f, "/path/lambda")) {
+    WM_TRY(wm_frame_read(f, "/path/lambda", "lambda", &r->path_lambda, err));
+    WM_TRY(wm_h5_read_array(f, "/path/r2", 2, r->path_dims, &r->path_r2, err));
+    WM_TRY(wm_h5_read_array(f, "/path/r2_heldout", 2, r->path_dims, &r->path_r2_heldout, err));
+  }
+  if ((r->eigenvalues != NULL && r->eigen_dims[0] != r->layers.n) ||
+      (r->path_r2 != NULL &&
+       (r->path_dims[0] != r->layers.n || r->path_dims[1] != r->path_lambda.n)))
+    status = wm_fail(err, WM_INPUT, "%s: extents of /layers, /spectrum and /path do not agree",
+                     wm_h5_path(f));
+cleanup:
+  return status;
+}
+
+/* Units that have tokens. */
+static wm_status_t count_units(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  int64_t n, most = -1;
+  double *units = NULL;
+  void *seen = NULL;
+  wm_status_t status;
+  wm_frame_t column = {0};
+  WM_TRY(wm_frame_read(f, "/tokens/unit", "unit", &column, err));
+  units = column.n > 0 ? column.columns[0].numbers : NULL;
+  n = units != NULL ? column.n : 0;
+  for (int64_t i = 0; i < n; i++)
+    if (units[i] > (double)most)
+      most = (int64_t)units[i];
+  WM_TRY(wm_alloc(&seen, most + 1, 1, "units", err));
+  for (int64_t i = 0; i < n; i++)
+    if (units[i] >= 0 && !((char *)seen)[(int64_t)units[i]]) {
+      ((char *)seen)[(int64_t)units[i]] = 1;
+      r->n_units++;
+    }
+cleanup:
+  wm_frame_destroy(&column);
+  free(seen);
+  return status;
+}
+
+static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  static const char *const changes[] = {"variant", "layer", "gate", "threshold"};
+  int64_t dims[2] = {0};
+  wm_status_t status;
+  WM_TRY(wm_frame_read(f, "/variants", "", &r->variants, err));
+  WM_TRY(wm_frame_read_group(f, "/changes", 4, changes, &r->changes, err));
+  WM_TRY(wm_h5_dims(f, "/nll", 2, dims, err));
+  if (dims[0] != r->variants.n || dims[0] < 1)
+    status = wm_fail(err, WM_INPUT, "%s: /nll has %lld rows, /variants %lld", wm_h5_path(f),
+                     (long long)dims[0], (long long)r->variants.n);
+  else
+    status = count_units(f, r, err);
+  r->n_tokens = dims[1];
+cleanup:
+  return status;
+}
+
+static wm_status_t read_ends(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  wm_status_t status;
+  if (!wm_h5_has(f, "/ends/token"))
+    return WM_OK;
+  wm_frame_t tokens = {0};
+  int64_t zero[3] = {0};
+  void *ids = NULL, *numbers = NULL;
+  WM_TRY(wm_h5_dims(f, "/ends/token", 3, r->ends_dims, err));
+  int64_t n = r->ends_dims[0] * r->ends_dims[1] * r->ends_dims[2];
+  WM_TRY(wm_alloc(&ids, n, sizeof(int32_t), "ends", err));
+  WM_TRY(wm_alloc(&numbers, n, sizeof(double), "ends", err));
+  r->ends_token = numbers;
+  WM_TRY(wm_h5_read(f, "/ends/token", H5T_NATIVE_INT32, zero, r->ends_dims, ids, err));
+  for (int64_t i = 0; i < n; i++)
+    r->ends_token[i] = (double)((int32_t *)ids)[i];
+  WM_TRY(wm_h5_read_array(f, "/ends/count", 3, r->ends_dims, &r->ends_count, err));
+  WM_TRY(wm_h5_read_array(f, "/ends/score", 3, r->ends_dims, &r->ends_score, err));
+  WM_TRY(wm_h5_read_array(f, "/ends/delta", 3, r->ends_dims, &r->ends_delta, err));
+cleanup:
+  free(ids);
+  wm_frame_destroy(&tokens);
+  return status;
+}
+
+static wm_status_t read_gates(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  static const char *const labels[] = {"positions", "positions_heldout", "threshold", "share",
+                                       "better",    "quartile"};
+  static const char *const selected[] = {"gate"};
+  static const char *const gates[] = {
+      "layer",          "kind",     "components",  "threshold", "parameters", "auc",
+      "accuracy",       "routed",   "auc_heldout", "auc_low",   "auc_high",   "accuracy_heldout",
+      "routed_heldout", "fraction", "note"};
+  wm_status_t status;
+  WM_TRY(wm_frame_read(f, "/layers", "layer", &r->gate_layers, err));
+  WM_TRY(wm_frame_read_group(f, "/selected", 1, selected, &r->gate_layers, err));
+  WM_TRY(wm_frame_read(f, "/selected/threshold", "selected_threshold", &r->gate_layers, err));
+  WM_TRY(wm_frame_read_group(f, "/labels", 6, labels, &r->gate_layers, err));
+  WM_TRY(wm_frame_read_group(f, "/gate", sizeof gates / sizeof gates[0], gates, &r->gates, err));
+  if (wm_h5_has(f, "/curve"))
+    WM_TRY(wm_frame_read(f, "/curve", "", &r->curve, err));
+  status = read_ends(f, r, err);
+cleanup:
+  return status;
+}
+
+static wm_status_t read_allocation(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  static const char *const options[] = {"layer", "gate", "threshold"};
+  static const char *const plans[] = {"delta_pct", "sum_of_singles_pct", "saved_pct", "front"};
+  static const char *const budgets[] = {"delta_pct", "plan"};
+  wm_frame_t complete = {0};
+  void *numbers = NULL, *ids = NULL;
+  int64_t zero[2] = {0};
+  wm_status_t status;
+  WM_TRY(wm_frame_read_group(f, "/options", 3, options, &r->options, err));
+  WM_TRY(wm_frame_read_group(f, "/plans", 4, plans, &r->plans, err));
+  WM_TRY(wm_frame_read_group(f, "/budgets", 2, budgets, &r->budgets, err));
+  WM_TRY(wm_frame_read(f, "/search_complete", "complete", &complete, err));
+  r->search_complete = wm_frame_number(&complete, 0, "complete") > 0;
+  WM_TRY(wm_h5_dims(f, "/plans/option", 2, r->plan_dims, err));
+  int64_t n = r->plan_dims[0] * r->plan_dims[1];
+  WM_TRY(wm_alloc(&ids, n, sizeof(int32_t), "plans", err));
+  WM_TRY(wm_alloc(&numbers, n, sizeof(double), "plans", err));
+  r->plan_options = numbers;
+  WM_TRY(wm_h5_read(f, "/plans/option", H5T_NATIVE_INT32, zero, r->plan_dims, ids, err));
+  for (int64_t i = 0; i < n; i++)
+    r->plan_options[i] = (double)((int32_t *)ids)[i];
+  if (r->plan_dims[0] != r->plans.n)
+    status = wm_fail(err, WM_INPUT, "%s: extents in /plans do not agree", wm_h5_path(f));
+cleanup:
+  free(ids);
+  wm_frame_destroy(&complete);
+  return status;
+}
+
+static wm_status_t read_bench(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  const struct {
+    const char *path;
+    wm_frame_t *to;
+  } tables[] = {{"/routing/layers", &r->bench_routing}, {"/routing/last", &r->bench_last},
+                {"/routing/losses", &r->bench_losses},  {"/forward/rates", &r->bench_rates},
+                {"/sweep/times", &r->bench_sweep},      {"/memory", &r->bench_memory}};
+  wm_status_t status = WM_OK;
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WM_OK; i++)
+    if (wm_h5_has(f, tables[i].path))
+      status = wm_frame_read(f, tables[i].path, "", tables[i].to, err);
+  return status;
+}
+
+static wm_status_t read_nothing(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  (void)f;
+  (void)r;
+  (void)err;
+  return WM_OK;
+}
+
+/* ---- a directory ----------------------------------------------------------------------------- */
+
+static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t *r,
+                             wm_error_t *err) {
+  static wm_status_t (*const readers[])(wm_h5_t *, wm_results_t *, wm_error_t *) = {
+      [WM_FILE_SURROGATES] = read_surrogates, [WM_FILE_SWEEP] = read_sweep,
+      [WM_FILE_GATES] = read_gates,           [WM_FILE_ALLOCATION] = read_allocation,
+      [WM_FILE_BENCH] = read_bench,           [WM_FILE_FINETUNE] = read_nothing,
+      [WM_FILE_PROBES] = read_nothing};
+  wm_h5_t *f = NULL;
+  wm_status_t status;
+  WM_TRY(wm_h5_open(MPI_COMM_SELF, path, &f, err));
+  WM_TRY(wm_h5_verify(f, err));
+  WM_TRY(wm_attributes_read(f, &r->files[kind].attributes, err));
+  WM_TRY(readers[kind](f, r, err));
+cleanup:
+  wm_h5_close(f);
+  return status;
+}
+
+/* What a file that turned out bad has left behind would be shown as if it were whole. */
+static void forget(wm_results_t *r, wm_file_kind_t kind) {
+  wm_frame_t *const frames[WM_FILE_KINDS][8] = {
+      [WM_FILE_SURROGATES] = {&r->layers, &r->path_lambda},
+      [WM_FILE_SWEEP] = {&r->variants, &r->changes},
+      [WM_FILE_GATES] = {&r->gate_layers, &r->gates, &r->curve},
+      [WM_FILE_ALLOCATION] = {&r->options, &r->plans, &r->budgets},
+      [WM_FILE_BENCH] = {&r->bench_routing, &r->bench_last, &r->bench_losses, &r->bench_rates,
+                         &r->bench_sweep, &r->bench_memory}};
+  double **const arrays[WM_FILE_KINDS][8] = {
+      [WM_FILE_SURROGATES] = {&r->eigenvalues, &r->path_r2, &r->path_r2_heldout},
+      [WM_FILE_GATES] = {&r->ends_token, &r->ends_score, &r->ends_delta, &r->ends_count},
+      [WM_FILE_ALLOCATION] = {&r->plan_options}};
+  for (int i = 0; i < 8; i++) {
+    if (frames[kind][i] != NULL)
+      wm_frame_destroy(frames[kind][i]);
+    if (arrays[kind][i] != NULL) {
+      free(*arrays[kind][i]);
+      *arrays[kind][i] = NULL;
+    }
+  }
+}
+
+static wm_status_t read_kind(wm_results_t *r, wm_file_kind_t kind, const wm_log_t *log,
+                             wm_error_t *err) {
+  wm_result_file_t *file = &r->files[kind];
+  char *path = wm_format("%s/%s", r->dir, file->name);
+  wm_status_t status = WM_OK;
+  if (path == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a path");
+  wm_pulse();
+  if (wm_file_exists(path)) {
+    status = read_file(path, kind, r, err);
+    file->state = status == WM_OK ? WM_FILE_READ : WM_FILE_BAD;
+  }
+  if (status == WM_INPUT) {
+    forget(r, kind);
+    wm_log(log, WM_LOG_WARN, "%s; the report goes on without it", err->message);
+    status = wm_strdup(&file->why, err->message, err);
+  }
+  free(path);
+  return status;
+}
+
+wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *log, wm_results_t *r,
+                            wm_error_t *err) {
+  struct stat info;
+  int found = 0;
+  wm_status_t status;
+  *r = (wm_results_t){.tolerance = tolerance};
+  memcpy(r->files, known_files, sizeof known_files);
+  if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
+    return wm_fail(err, WM_INPUT, "%s: no such directory of results", dir);
+  WM_TRY(wm_strdup(&r->dir, dir, err));
+  for (int k = 0; k < WM_FILE_KINDS; k++) {
+    WM_TRY(read_kind(r, (wm_file_kind_t)k, log, err));
+    found += r->files[k].state != WM_FILE_MISSING;
+  }
+  status = found > 0 ? wm_results_derive(r, err)
+                     : wm_fail(err, WM_INPUT,
+                               "%s: no result file in this directory (surrogates.h5, sweep.h5, "
+                               "gates.h5, allocation.h5, bench.h5, finetune.h5, probes.h5)",
+                               dir);
+cleanup:
+  return status;
+}
+
+void wm_results_destroy(wm_results_t *r) {
+  for (int k = 0; k < WM_FILE_KINDS; k++) {
+    forget(r, (wm_file_kind_t)k);
+    free(r->files[k].why);
+    wm_attributes_destroy(&r->files[k].attributes);
+  }
+  free(r->layer_results);
+  free(r->dir);
+  free(r->label);
+  *r = (wm_results_t){0};
+}
+
+const char *wm_results_attribute(const wm_results_t *r, const char *name) {
+  const char *value = wm_attribute(&r->files[WM_FILE_SWEEP].attributes, name);
+  for (int k = 0; k < WM_FILE_KINDS && value[0] == '\0'; k++)
+    value = wm_attribute(&r->files[k].attributes, name);
+  return value;
+}

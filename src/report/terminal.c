@@ -1,0 +1,116 @@
+/* The report's table for the terminal. */
+#include "page.h"
+#include "wanamaker/base/mem.h"
+#include "wanamaker/measure/effects.h"
+
+#include <math.h>
+#include <string.h>
+
+static double cost_of(const wm_results_t *r, int64_t i) {
+  return wm_frame_number(&r->variants, r->layer_results[i].linear, "delta_pct");
+}
+
+/* Layers by cost, the cheapest first; those without one last. */
+static void sort_by_cost(const wm_results_t *r, int64_t *order) {
+  for (int64_t i = 0; i < r->n_layers; i++) {
+    int64_t at = i;
+    for (; at > 0 && (cost_of(r, i) < cost_of(r, order[at - 1]) ||
+                      (isnan(cost_of(r, order[at - 1])) && !isnan(cost_of(r, i))));
+         at--)
+      order[at] = order[at - 1];
+    order[at] = i;
+  }
+}
+
+static void add_row(wm_table_t *t, const wm_results_t *r, const wm_layer_result_t *l) {
+  char interval[64];
+  double low = wm_frame_number(&r->variants, l->linear, "low");
+  wm_interval_text(low, wm_frame_number(&r->variants, l->linear, "high"), interval,
+                   sizeof interval);
+  wm_table_int(t, l->layer);
+  wm_table_text(t, wm_verdict_name(l->verdict));
+  wm_table_float(t, wm_frame_number(&r->variants, l->linear, "delta_pct"));
+  wm_table_text(t, interval);
+  wm_table_float(t, wm_frame_number(&r->variants, l->linear, "p_holm"));
+  wm_table_float(t, wm_frame_number(&r->variants, l->gated, "delta_pct"));
+  wm_table_float(t, 100 * wm_frame_number(&r->variants, l->gated, "routed_fraction"));
+}
+
+static wm_status_t print_model(const wm_results_t *r, FILE *out, wm_error_t *err) {
+  char confidence[40];
+  const wm_column_t columns[] = {
+      {"layer", NULL, WM_ALIGN_RIGHT, 0},
+      {"verdict", NULL, WM_ALIGN_LEFT, 0},
+      {"cost", "%", WM_ALIGN_RIGHT, 3},
+      {"cost", wm_confidence_text(r, confidence, sizeof confidence), WM_ALIGN_RIGHT, 0},
+      {"p", "Holm", WM_ALIGN_RIGHT, 4},
+      {"gated", "%", WM_ALIGN_RIGHT, 3},
+      {"routed", "%", WM_ALIGN_RIGHT, 1}};
+  wm_table_t *t = NULL;
+  void *memory = NULL;
+  wm_status_t status;
+  fprintf(out, "\n");
+  WM_TRY(wm_table_create(columns, sizeof columns / sizeof columns[0], &t, err));
+  WM_TRY(wm_alloc(&memory, r->n_layers, sizeof(int64_t), "layers", err));
+  int64_t *order = memory;
+  sort_by_cost(r, order);
+  for (int64_t i = 0; i < r->n_layers; i++)
+    add_row(t, r, &r->layer_results[order[i]]);
+  status = wm_table_print(t, WM_TABLE_TEXT, out, err);
+cleanup:
+  wm_table_free(t);
+  free(memory);
+  return status;
+}
+
+/* "demo_gpt2: 5 of 8 layers are wasted (1, 2, 3, 4, 6) ..." */
+static void print_answer(const wm_results_t *r, FILE *out) {
+  const wm_overview_t *o = &r->overview;
+  if (o->measured == 0) {
+    fprintf(out, "no sweep has measured its layers yet\n");
+    return;
+  }
+  fprintf(out, "%lld of %lld layers are wasted", (long long)o->wasted, (long long)o->measured);
+  int64_t shown = 0;
+  for (int64_t i = 0; i < r->n_layers; i++)
+    if (r->layer_results[i].verdict == WM_WASTED)
+      fprintf(out, "%s%lld", shown++ == 0 ? " (" : ", ", (long long)r->layer_results[i].layer);
+  fprintf(out,
+          "%s: each alone may be linear for at most %.4g %% of perplexity\n(upper end of its "
+          "interval), %lld needed, %lld undecided; median cost %.3f %%\n",
+          shown > 0 ? ")" : "", r->tolerance, (long long)o->needed, (long long)o->undecided,
+          o->median_cost);
+}
+
+/* A label that a terminal may be given: no control characters. */
+static void print_label(const char *label, FILE *out) {
+  for (; *label != '\0'; label++)
+    fputc((unsigned char)*label < 0x20 || *label == 0x7f ? ' ' : *label, out);
+}
+
+static void print_ledger(const wm_report_t *report, FILE *out) {
+  int count[WM_CLAIM_VERDICTS] = {0};
+  for (int c = 0; c < WM_CLAIMS; c++)
+    count[report->claims[c].verdict]++;
+  fprintf(out, "\nthe study's %d claims:", WM_CLAIMS);
+  static const wm_claim_verdict_t order[] = {WM_REPRODUCED, WM_NOT_REPRODUCED, WM_CONTRADICTED,
+                                             WM_NOT_TESTED};
+  for (int v = 0; v < WM_CLAIM_VERDICTS; v++)
+    fprintf(out, "%s %d %s", v > 0 ? "," : "", count[order[v]], wm_claim_verdict_name(order[v]));
+  fputc('\n', out);
+}
+
+wm_status_t wm_report_print(const wm_report_t *report, FILE *out, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  for (int64_t i = 0; i < report->n && status == WM_OK; i++) {
+    const wm_results_t *r = &report->results[i];
+    fputs(i > 0 ? "\n" : "", out);
+    print_label(r->label, out);
+    fputs(": ", out);
+    print_answer(r, out);
+    if (r->n_layers > 0 && r->overview.measured > 0)
+      status = print_model(r, out, err);
+  }
+  print_ledger(report, out);
+  return status;
+}

@@ -1,0 +1,369 @@
+"""What a report must say of result files, recomputed from them: every table and every named number.
+
+Costs, perplexities, divergences, agreement and routed fractions come from /nll and /cells, medians
+and verdicts from those; what a file alone knows (intervals and p-values of its bootstrap, AUCs, times)
+is read from it.
+"""
+
+import csv
+import pathlib
+
+import h5py
+import numpy as np
+
+NAN = float("nan")
+NAMES = ["surrogates.h5", "sweep.h5", "gates.h5", "allocation.h5", "bench.h5", "finetune.h5", "probes.h5"]
+
+
+def text(x):
+    return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)
+
+
+def gate_name(kind, components):
+    if components > 0:
+        return ("pc" if kind == "component" else kind) + "%g" % components
+    return kind
+
+
+class Results:
+    def __init__(self, directory, tolerance):
+        self.dir = pathlib.Path(directory)
+        self.tolerance = tolerance
+        self.files = {n: h5py.File(self.dir / n, "r") for n in NAMES if (self.dir / n).exists()}
+        self.sweep, self.fit = self.files.get("sweep.h5"), self.files.get("surrogates.h5")
+        self.gates = self.files.get("gates.h5")
+        self._variants()
+        self._layers()
+
+    def attribute(self, name, default=""):
+        for n in ["sweep.h5"] + NAMES:
+            if n in self.files and name in self.files[n].attrs:
+                return text(self.files[n].attrs[name])
+        return default
+
+    def confidence(self):
+        group = self.attribute("configuration").partition("bootstrap: {")[2].partition("\n}")[0]
+        return float(group.partition("confidence = ")[2].partition(";")[0])
+
+    def label(self):
+        return (self.attribute("model") or str(self.dir)).rstrip("/").split("/")[-1]
+
+    # ---- sweep
+
+    def _variants(self):
+        self.rows = []
+        if self.sweep is None:
+            return
+        f = self.sweep
+        nll = f["nll"][:].astype(np.float64)
+        n = nll.shape[1]
+        table = f["variants"][:]
+        self.changes = [(int(v), int(l), int(g), float(t)) for v, l, g, t in
+                        zip(*(f["changes/" + k][:] for k in ("variant", "layer", "gate", "threshold")))]
+        with np.errstate(over="ignore", invalid="ignore"):
+            ppl = np.exp(nll.mean(axis=1))
+            delta = 100 * (ppl / ppl[0] - 1)
+        for v, row in enumerate(table):
+            of = [c for c in self.changes if c[0] == v]
+            cells = {k: f["cells/" + k][v].sum() / n for k in ("routed", "agreed", "divergence")}
+            self.rows.append({
+                "layers": text(row["layers"]), "path": text(row["path"]), "gate": text(row["gate"]),
+                "threshold": row["threshold"], "ppl": ppl[v], "delta": 0.0 if v == 0 else delta[v],
+                "low": row["low"], "high": row["high"], "p": row["p_two_sided"], "holm": row["p_holm"],
+                "bh": row["p_bh"], "routed": cells["routed"] / len(of) if of else row["routed_fraction"],
+                "saved": row["saved_pct"], "saved_body": row["saved_body_pct"],
+                "kl": row["kl"] if v == 0 else cells["divergence"],
+                "same": row["top1_agreement"] if v == 0 else cells["agreed"],
+                "beats": int(row["beats_full"]), "changes": of})
+            assert np.isnan(row["low"]) or row["low"] <= row["delta_pct"] <= row["high"]
+        self.n_tokens, self.n_units = n, len(np.unique(f["tokens/unit"][:]))
+
+    def _layers(self):
+        layers = {}
+        for l in (self.fit["layers"][:] if self.fit else []):
+            layers[int(l)] = {}
+        for v, row in enumerate(self.rows):
+            if row["path"] == "surrogate" and len(row["changes"]) == 1:
+                layers.setdefault(row["changes"][0][1], {})["linear"] = v
+        if self.gates:
+            for l, g, t in zip(self.gates["layers"][:], self.gates["selected/gate"][:],
+                               self.gates["selected/threshold"][:]):
+                at = layers.setdefault(int(l), {})
+                if g < 0:
+                    continue
+                at["gate"], at["threshold"] = int(g), float(t)
+                for v, row in enumerate(self.rows):
+                    if len(row["changes"]) == 1 and row["changes"][0][1:3] == (int(l), int(g)):
+                        other = row["changes"][0][3]
+                        if other == t or (np.isnan(other) and np.isnan(t)):
+                            at["gated"] = v
+        self.layers = dict(sorted(layers.items()))
+
+    def of(self, layer, which, member, factor=1):
+        v = self.layers[layer].get(which)
+        return factor * self.rows[v][member] if v is not None else NAN
+
+    def verdict(self, layer):
+        if "linear" not in self.layers[layer]:
+            return "not measured"
+        low, high = self.of(layer, "linear", "low"), self.of(layer, "linear", "high")
+        if self.n_units < 10 or np.isnan(low) or np.isnan(high):
+            return "undecided"
+        return "wasted" if high <= self.tolerance else "needed" if low > self.tolerance else "undecided"
+
+    def measured(self):
+        return [l for l in self.layers if "linear" in self.layers[l]]
+
+    def median(self, member):
+        x = [self.of(l, "linear", member) for l in self.measured()]
+        x = [v for v in x if not np.isnan(v)]
+        return float(np.median(x)) if x else NAN
+
+    def fitted(self, name, layer):
+        if self.fit is None:
+            return NAN
+        at = list(self.fit["layers"][:]).index(layer) if layer in self.fit["layers"][:] else None
+        return float(self.fit["fit/" + name][at]) if at is not None else NAN
+
+    def gate(self, g, member):
+        return float(self.gates["gate/" + member][g])
+
+    def gate_label(self, g):
+        return gate_name(text(self.gates["gate/kind"][g]), int(self.gates["gate/components"][g]))
+
+    # ---- tables of one model
+
+    def tables(self):
+        out = {"surrogates": self._surrogates() if self.fit else None}
+        if self.layers:
+            out["layers"] = [[l, self.verdict(l), *(self.of(l, "linear", k) for k in ("delta", "low", "high", "holm")),
+                              self.fitted("r2_heldout", l)] for l in self.layers]
+        if self.rows:
+            out["variants"] = [[r["layers"], r["path"], r["gate"], r["threshold"], r["ppl"], r["delta"], r["low"],
+                                r["high"], r["p"], r["holm"], r["bh"], 100 * r["routed"], r["saved"], r["kl"],
+                                100 * r["same"]] for r in self.rows]
+            out["sets"] = [[r["layers"], r["path"], r["gate"], r["delta"], r["low"], r["high"],
+                            sum(self.of(c[1], "linear", "delta") for c in r["changes"]), 100 * r["routed"],
+                            r["saved"], r["saved_body"]] for r in self.rows if len(r["changes"]) > 1] or None
+        if self.gates:
+            out.update(self._gate_tables())
+        if "allocation.h5" in self.files:
+            out["front"] = self._front()
+        if "bench.h5" in self.files:
+            out["time"] = self._time()
+        return {k: v for k, v in out.items() if v is not None}
+
+    def _surrogates(self):
+        f, rows = self.fit, []
+        held = f["path/r2_heldout"][:] if "path" in f else None
+        for i, l in enumerate(f["layers"][:]):
+            best = at = NAN
+            if held is not None and not np.all(np.isnan(held[i])):
+                k = int(np.nanargmax(held[i]))
+                best, at = f["path/lambda"][k], held[i, k]
+            rows.append([int(l), *(f["fit/" + k][i] for k in ("r2", "r2_heldout", "effective_rank", "condition",
+                                                              "weight_norm")), best, at])
+        return rows
+
+    def _gate_tables(self):
+        f = self.gates
+        n = len(f["gate/layer"])
+        out = {"gates": [[int(f["gate/layer"][g]), self.gate_label(g), self.gate(g, "parameters"),
+                          *(self.gate(g, k) for k in ("auc_heldout", "auc_low", "auc_high", "auc", "accuracy_heldout")),
+                          100 * (1 - self.gate(g, "routed_heldout")), text(f["gate/note"][g])] for g in range(n)]}
+        out["routed"] = [[l, self.of(l, "linear", "delta"),
+                          self.gate_label(at["gate"]) if "gate" in at else "none", at.get("threshold", NAN),
+                          *(self.of(l, "gated", k) for k in ("delta", "low", "high")),
+                          self.of(l, "gated", "routed", 100),
+                          self.gate(at["gate"], "auc_heldout") if "gate" in at else NAN,
+                          "beats full" if self.of(l, "gated", "beats") > 0 else ""]
+                         for l, at in self.layers.items()]
+        if "curve" in f:
+            out["curve"] = [[int(r["layer"]), text(r["name"]), r["threshold"], 100 * r["routed"], r["delta_pct"],
+                             r["low"], r["high"]] for r in f["curve"][:]] or None
+        if "ends" in f:
+            out["ends"] = [[int(f["layers"][i]), "surrogate" if e == 0 else "mlp", None,
+                            *(f["ends/" + k][i, e, j] for k in ("count", "score", "delta"))]
+                           for i in range(len(f["layers"])) for e in (0, 1) for j in range(4)
+                           if f["ends/token"][i, e, j] >= 0] or None
+        return out
+
+    def _front(self):
+        f, rows = self.files["allocation.h5"], []
+        option, delta, saved = f["plans/option"][:], f["plans/delta_pct"][:], f["plans/saved_pct"][:]
+        budget = {int(p): float(b) for b, p in zip(f["budgets/delta_pct"][:], f["budgets/plan"][:])}
+        layer, gate = f["options/layer"][:], f["options/gate"][:]
+        for p in range(len(delta)):
+            dominated = any((delta[q] <= delta[p] and saved[q] > saved[p]) or (delta[q] < delta[p] and saved[q] >= saved[p])
+                            for q in range(len(delta)))
+            front = bool(f["plans/front"][p])
+            assert front != dominated, "plan %d: /plans/front disagrees with its numbers" % p
+            if not front and p not in budget:
+                continue
+            words = []
+            for l in np.nonzero(option[p])[0]:
+                row = np.nonzero(layer == l)[0][option[p, l] - 1]
+                words.append("%d%s" % (l, "g" if gate[row] >= 0 else ""))
+            rows.append([p, " ".join(words) or "none", int((option[p] > 0).sum()), delta[p],
+                         f["plans/sum_of_singles_pct"][p], saved[p], budget.get(p, NAN)])
+        return rows
+
+    def _time(self):
+        f, rows = self.files["bench.h5"], []
+        for path, what in (("layers", "layers"), ("last", "last logits"), ("losses", "all losses")):
+            if "routing/" + path in f:
+                rows += [[what, text(r["name"]), *(r[k] for k in ("routed", "full", "best", "speedup", "flops_saved",
+                                                                  "time_saved", "appears"))]
+                         for r in f["routing/" + path][:]]
+        return rows or None
+
+    # ---- named numbers of one model
+
+    def numbers(self):
+        m = self.measured()
+        verdicts = [self.verdict(l) for l in m]
+        cost = {l: self.of(l, "linear", "delta") for l in m if not np.isnan(self.of(l, "linear", "delta"))}
+        out = {"layers_measured": len(m), "tolerance_pct": self.tolerance,
+               "confidence_pct": 100 * self.confidence(), "median_cost_pct": self.median("delta")}
+        for word in ("wasted", "needed", "undecided"):
+            out["layers_" + word] = verdicts.count(word)
+        if cost:
+            cheap, dear = min(cost, key=cost.get), max(cost, key=cost.get)
+            out.update(cheapest_layer=cheap, cheapest_cost_pct=cost[cheap], dearest_layer=dear,
+                       dearest_cost_pct=cost[dear])
+        pairs = [(self.of(l, "linear", "delta"), self.of(l, "gated", "delta")) for l in self.layers]
+        pairs = [p for p in pairs if not np.isnan(p[0]) and not np.isnan(p[1])]
+        if pairs:
+            out.update(gate_compared_layers=len(pairs), gate_cheaper_layers=sum(g < a for a, g in pairs))
+        if "allocation.h5" in self.files:
+            f = self.files["allocation.h5"]
+            out.update(plans_measured=len(f["plans/delta_pct"]), plans_on_front=int((f["plans/front"][:] > 0).sum()))
+        return out
+
+
+# ---- the study
+
+STUDY = {("GPT-2", 12, 768): "gpt2", ("GPT-2", 24, 1024): "gpt2-medium", ("GPT-2", 36, 1280): "gpt2-large",
+         ("GPT-NeoX", 12, 768): "pythia-160m", ("GPT-NeoX", 24, 1024): "pythia-410m",
+         ("GPT-NeoX", 16, 2048): "pythia-1b", ("GPT-NeoX", 32, 2560): "pythia-2.8b"}
+
+
+def study_model(r):
+    shape = (r.attribute("model_family"), int(r.attribute("model_layers", "0")), int(r.attribute("model_width", "0")))
+    return STUDY.get(shape) if r.rows and r.rows[0]["ppl"] < 200 else None
+
+
+def published(reference, name):
+    with open(pathlib.Path(reference) / ("published_%s.csv" % name), encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
+
+
+def judge(agrees, differs):
+    return "reproduced" if agrees else "contradicted" if differs else "not reproduced"
+
+
+def dearest(r, layers, bound):
+    if not layers or any(np.isnan(r.of(l, "linear", "delta")) if l in r.layers else True for l in layers):
+        return None
+    top = max(layers, key=lambda l: r.of(l, "linear", "delta"))
+    high, low = [r.of(l, "linear", "high") for l in layers], [r.of(l, "linear", "low") for l in layers]
+    return (*(r.of(top, "linear", k) for k in ("delta", "low", "high")), NAN,
+            judge(all(h <= bound for h in high), any(x > bound for x in low)))
+
+
+def shares(flags, total):
+    return [100 * sum(f) / total for f in flags]
+
+
+def claim(name, r, everything):
+    """(value, low, high, beside, verdict on the claim's own model), or None."""
+    m, gated = r.measured(), [l for l in r.layers if "gated" in r.layers[l]]
+    if name == "C01" and m:
+        value, low, high = shares(([r.of(l, "linear", k) < 3 for l in m] for k in ("delta", "high", "low")), len(m))
+        return value, low, high, NAN, judge(low >= 70, high < 70)
+    if name in ("C02", "C03") and gated:
+        need = 4 if name == "C02" else 11
+        beats = sum(r.of(l, "gated", "beats") for l in gated)
+        possible = sum(r.of(l, "gated", "low") < 0 for l in gated)
+        return beats, beats, possible, len(gated), judge(beats >= need, possible < need)
+    if name == "C04":
+        return dearest(r, m if m == list(r.layers) else [], 3.7)
+    if name == "C05" and 0 in m:
+        value, low, high = (r.of(0, "linear", k) for k in ("delta", "low", "high"))
+        return value, low, high, NAN, judge(low <= 513 <= high, high < 256.5 or low > 1026)
+    if name == "C06":
+        return dearest(r, list(range(7, 16)) if set(range(7, 16)) <= set(m) else [], 4)
+    if name == "C07" and 3 in gated:
+        value, low, high = (r.of(3, "gated", k) for k in ("delta", "low", "high"))
+        return value, low, high, NAN, judge(r.of(3, "gated", "beats") > 0, low > 0)
+    if name == "C08" and gated:
+        wide = [l for l in gated if r.of(l, "gated", "routed", 100) >= 25]
+        value, low, high = shares(([r.of(l, "gated", k) < 1 for l in wide] for k in ("delta", "high", "low")), len(gated))
+        most = max([r.of(l, "gated", "routed", 100) for l in wide if r.of(l, "gated", "delta") < 1], default=NAN)
+        return value, low, high, most, judge(low > 50, high < 50)
+    if name == "C09" and r.gates:
+        g = [i for i in range(len(r.gates["gate/layer"])) if text(r.gates["gate/kind"][i]) == "linear"]
+        auc = [r.gate(i, "auc_heldout") for i in g if not np.isnan(r.gate(i, "auc_heldout"))]
+        if auc:
+            outside = any(r.gate(i, "auc_low") > 0.61 or r.gate(i, "auc_high") < 0.54 for i in g)
+            return float(np.median(auc)), min(auc), max(auc), NAN, judge(all(0.54 <= a <= 0.61 for a in auc), outside)
+    if name == "C13":
+        joint = [x for x in r.rows if x["path"] == "gate" and 1 < len(x["changes"]) >= len(m) - 1]
+        if joint:
+            best = max(joint, key=lambda x: len(x["changes"]))
+            return best["saved"], NAN, NAN, best["delta"], judge(19 <= best["saved"] <= 23, best["saved"] < 10.5)
+    if name == "C18" and r.gates:
+        kinds = {}
+        layer = {int(r.gates["gate/layer"][i]): i for i in range(len(r.gates["gate/layer"]))
+                 if text(r.gates["gate/kind"][i]) == "linear"}
+        for i in range(len(r.gates["gate/layer"])):
+            h = layer.get(int(r.gates["gate/layer"][i]))
+            if text(r.gates["gate/kind"][i]) == "pca" and h is not None:
+                kinds.setdefault(int(r.gates["gate/components"][i]), []).append(
+                    (r.gate(i, "auc_heldout") > r.gate(h, "auc_heldout"), r.gate(i, "auc_low") > r.gate(h, "auc_high")))
+        if kinds:
+            most = max(100 * sum(a for a, _ in k) / len(k) for k in kinds.values())
+            sure = max(100 * sum(b for _, b in k) / len(k) for k in kinds.values())
+            return most, sure, most, len(list(kinds.values())[-1]), judge(most < 75, sure > 50)
+    if name == "C20" and m:
+        sized = [x for x in everything if (study_model(x) or "").startswith("pythia") and x.measured()]
+        agrees, differs = True, False
+        for a in sized:
+            for b in sized:
+                if float(b.attribute("model_parameters")) > float(a.attribute("model_parameters")):
+                    agrees &= b.median("high") < a.median("low")
+                    differs |= b.median("low") > a.median("high")
+        return (r.median("delta"), r.median("low"), r.median("high"), len(sized),
+                judge(agrees, differs) if len(sized) > 1 else "not tested")
+    if name == "C21" and "bench.h5" in r.files and "routing" in r.files["bench.h5"]:
+        table = r.files["bench.h5"]["routing"]
+        rows = table["losses"][:] if "losses" in table and len(table["losses"]) else table["layers"][:]
+        rows = [x for x in rows if "gate" in text(x["name"])]
+        if rows:
+            best = max(rows, key=lambda x: x["speedup"])
+            return best["speedup"], NAN, NAN, best["flops_saved"], "not tested"
+    return None
+
+
+def about(model, r):
+    own = study_model(r) or ""
+    return model == "all" or own == model or (model == "pythia" and own.startswith("pythia"))
+
+
+def claims(reference, everything, labels):
+    """Rows of the ledger: claim, verdict, value, low, high, label, beside."""
+    out = []
+    for row in published(reference, "claims"):
+        found = None
+        for r, label in zip(everything, labels):
+            c = claim(row["claim"], r, everything)
+            if c is None:
+                continue
+            if about(row["model"], r):
+                found = (*c, label)
+                break
+            if found is None:
+                found = (*c[:4], "not tested", label)
+        value, low, high, beside, verdict, label = found or (NAN, NAN, NAN, NAN, "not tested", "")
+        out.append((row, verdict, value, low, high, label, beside))
+    return out

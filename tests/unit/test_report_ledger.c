@@ -1,0 +1,163 @@
+/* CSV, the study's tables in the program, and verdicts of claims on made-up results. */
+#include "wanamaker/report/ledger.h"
+
+#include "wanamaker/base/mem.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static wm_error_t err;
+
+static void test_csv(void **state) {
+  (void)state;
+  wm_csv_t csv;
+  assert_int_equal(wm_csv_parse("a,b\n\"1,\"\"x\"\"\",2.5\r\n,\"two\nlines\"", "t", &csv, &err),
+                   WM_OK);
+  assert_int_equal(csv.n, 2);
+  assert_string_equal(wm_csv_text(&csv, 0, "a"), "1,\"x\"");
+  assert_true(wm_csv_number(&csv, 0, "b") == 2.5);
+  assert_string_equal(wm_csv_text(&csv, 1, "a"), "");
+  assert_true(isnan(wm_csv_number(&csv, 1, "a")));
+  assert_string_equal(wm_csv_text(&csv, 1, "b"), "two\nlines");
+  assert_string_equal(wm_csv_text(&csv, 2, "b"), "");
+  wm_csv_destroy(&csv);
+  assert_int_equal(wm_csv_parse("a,b\n1\n", "t", &csv, &err), WM_INPUT);
+  assert_string_equal(err.message, "t: row 2 has 1 cells instead of 2");
+}
+
+static void test_published(void **state) {
+  (void)state;
+  wm_published_t p;
+  assert_int_equal(wm_published_read(&p, &err), WM_OK);
+  assert_int_equal(p.claims.n, WM_CLAIMS);
+  assert_string_equal(wm_csv_text(&p.claims, 20, "claim"), "C21");
+  int64_t row = wm_published_layer(&p, "gpt2-large", 0, "all-linear");
+  assert_true(wm_csv_number(&p.layers, row, "delta_pct") == 1.77);
+  assert_int_equal(wm_published_layer(&p, "gpt2-large", 99, "all-linear"), -1);
+  assert_string_equal(wm_published_model("GPT-2", 24, 1024, 30), "gpt2-medium");
+  assert_null(wm_published_model("GPT-2", 24, 1024, 50000)); /* drawn weights */
+  assert_null(wm_published_model("GPT-2", 8, 96, 30));
+  wm_published_destroy(&p);
+}
+
+/* --- results of a shape, with every layer's cost and interval ------------------------------------
+ */
+
+static double *column(wm_frame_t *f, const char *name) {
+  void *memory = f->columns;
+  assert_int_equal(
+      wm_grow(&memory, &f->capacity, f->n_columns, f->n_columns + 1, sizeof *f->columns, "x", &err),
+      WM_OK);
+  f->columns = memory;
+  wm_frame_column_t *c = &f->columns[f->n_columns++];
+  snprintf(c->name, sizeof c->name, "%s", name);
+  assert_int_equal(wm_alloc(&memory, f->n, sizeof(double), "x", &err), WM_OK);
+  c->numbers = memory;
+  return c->numbers;
+}
+
+static void texts(wm_frame_t *f, const char *name, const char *first, bool numbered) {
+  column(f, name);
+  wm_frame_column_t *c = &f->columns[f->n_columns - 1];
+  free(c->numbers);
+  c->numbers = NULL;
+  c->width = 16;
+  c->texts = calloc((size_t)f->n, c->width);
+  for (int64_t i = 0; i < f->n; i++)
+    if (i == 0 || !numbered)
+      snprintf(c->texts + 16 * i, 16, "%s", i == 0 ? first : "surrogate");
+    else
+      snprintf(c->texts + 16 * i, 16, "%d", (int)i - 1);
+}
+
+static void attribute(wm_results_t *r, const char *name, const char *value) {
+  wm_attributes_t *a = &r->files[WM_FILE_SWEEP].attributes;
+  a->all = realloc(a->all, sizeof *a->all * (size_t)(a->n + 1));
+  a->all[a->n].name = strdup(name);
+  a->all[a->n++].value = strdup(value);
+}
+
+/* Layer l costs cost(l) with an interval of +- half. */
+static wm_results_t make(const char *family, const char *layers, const char *width, double half,
+                         double (*cost)(int64_t)) {
+  wm_results_t r = {.tolerance = 3, .n_units = 50};
+  attribute(&r, "model_family", family);
+  attribute(&r, "model_layers", layers);
+  attribute(&r, "model_width", width);
+  r.variants.n = 1 + strtoll(layers, NULL, 10);
+  double *delta = column(&r.variants, "delta_pct"), *low = column(&r.variants, "low");
+  double *high = column(&r.variants, "high"), *ppl = column(&r.variants, "ppl");
+  texts(&r.variants, "layers", "full", true);
+  texts(&r.variants, "path", "full", false);
+  for (int64_t v = 0; v < r.variants.n; v++) {
+    delta[v] = v > 0 ? cost(v - 1) : 0;
+    low[v] = delta[v] - half;
+    high[v] = delta[v] + half;
+    ppl[v] = 20;
+  }
+  assert_int_equal(wm_results_derive(&r, &err), WM_OK);
+  return r;
+}
+
+static double cheap(int64_t layer) {
+  return layer < 20 ? 1 : 10;
+}
+
+static double near(int64_t layer) {
+  return layer < 20 ? 2.9 : 10;
+}
+
+static double dear(int64_t layer) {
+  return layer < 5 ? 1 : 10;
+}
+
+static void judge(const char *layers, double (*cost)(int64_t), wm_claim_verdict_t verdict,
+                  bool same) {
+  wm_published_t p;
+  wm_claim_t claims[WM_CLAIMS];
+  wm_results_t r = make("GPT-2", layers, "1024", 0.5, cost);
+  assert_int_equal(wm_published_read(&p, &err), WM_OK);
+  assert_int_equal(wm_ledger(&p, &r, 1, claims, &err), WM_OK);
+  assert_int_equal(claims[0].verdict, verdict);
+  assert_int_equal(claims[0].same_model, same);
+  assert_int_equal(claims[0].on, 0);
+  for (int c = 1; c < WM_CLAIMS; c++) /* all others are about other models, or need other files */
+    assert_int_equal(claims[c].verdict, WM_NOT_TESTED);
+  wm_results_destroy(&r);
+  wm_published_destroy(&p);
+}
+
+static void test_verdicts(void **state) {
+  (void)state;
+  judge("24", cheap, WM_REPRODUCED, true);    /* 20 of 24 surely below 3 % */
+  judge("24", near, WM_NOT_REPRODUCED, true); /* their intervals end above it */
+  judge("24", dear, WM_CONTRADICTED, true);   /* 5 of 24, and no more could be */
+  judge("8", cheap, WM_NOT_TESTED, false);    /* another model */
+}
+
+static void test_layers(void **state) {
+  (void)state;
+  wm_results_t r = make("GPT-2", "24", "1024", 0.5, near);
+  assert_int_equal(r.overview.measured, 24);
+  assert_int_equal(r.overview.undecided, 20);
+  assert_int_equal(r.overview.needed, 4);
+  assert_true(r.overview.median_cost == 2.9);
+  r.n_units = 9; /* too few to tell */
+  assert_int_equal(wm_results_derive(&r, &err), WM_OK);
+  assert_int_equal(r.overview.undecided, 24);
+  wm_results_destroy(&r);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_csv), cmocka_unit_test(test_published),
+                                     cmocka_unit_test(test_verdicts),
+                                     cmocka_unit_test(test_layers)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
