@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The newcomer's command: installs what is missing, builds, and runs the main job on the two small
-# models in tests/data, on a text that a Debian package ships, or on yours.
+# models in tests/data, on a text that a Debian package ships, or on yours, and writes a report.
 #   bash jobs/demo.sh [FILE]     FILE: plain text, a paragraph a line, or .jsonl
 set -euo pipefail
 
@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.."
 source jobs/setup.sh
 
 wm_setup
-wm_install hdf5-tools
+wm_install hdf5-tools gnuplot-nox
 mkdir -p build results/demo
 wm_build build/demo -DWM_TESTS=OFF
 if [ $# -eq 0 ]; then
@@ -49,8 +49,13 @@ for model in demo_gpt2 demo_gpt_neox; do
   wm_mpirun "$ranks" 1 build/demo/wanamaker tokenize "${settings[@]}"
   ranges=()
   scale_ranges "results/demo/$model/tokens.demo.stream.h5"
-  wm_mpirun "$ranks" 1 build/demo/wanamaker run "${settings[@]}" "${ranges[@]}"
+  wm_mpirun "$ranks" 1 build/demo/wanamaker run "${settings[@]}" "${ranges[@]}" report.enabled=false
 done
 echo
+echo "== both models: which layers are wasted, at what cost, how sure =="
+build/demo/wanamaker report report.inputs=results/demo/demo_gpt2,results/demo/demo_gpt_neox \
+  output.dir=results/demo
+echo
+echo "The report, for a browser: $PWD/results/demo/report.html"
 echo "Every token's loss and the statistics: results/demo/demo_gpt2/sweep.h5 and"
 echo "results/demo/demo_gpt_neox/sweep.h5 (read them with h5py or h5dump; see results/README.md)."

@@ -4,7 +4,7 @@
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: stack models tokenizer pipeline
 #                                            gates finetune export probes overlap kills faults cblas mpich sanitizers
-#                                            slurm study fuzz valgrind
+#                                            slurm study browser fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -147,6 +147,22 @@ study() {
   bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
 }
 
+# The demo's report in headless Chromium; screenshots go to build/browser.
+browser() {
+  local text=build/demo_text.txt model
+  wm_install chromium gnuplot-nox python3-h5py
+  [ -s $text ] || bash jobs/demo_text.sh $text
+  for model in demo_gpt2 demo_gpt_neox; do
+    "$build/wanamaker" run configs/demo.cfg model.path="tests/data/$model" corpora.demo.path=$text \
+      output.dir="build/browser/$model" >/dev/null || return 1
+  done
+  "$build/wanamaker" report report.inputs=build/browser/demo_gpt2,build/browser/demo_gpt_neox \
+    output.dir=build/browser/both >/dev/null &&
+    /usr/bin/python3 tests/oracle/report_check.py build/browser/both results/reference 3 \
+      build/browser/demo_gpt2 build/browser/demo_gpt_neox &&
+    /usr/bin/python3 tests/oracle/report_browser.py build/browser/both build/browser/pictures
+}
+
 fuzz() {
   bash tests/fuzz/run.sh 60
 }
@@ -167,6 +183,7 @@ part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
 part slurm "two Slurm nodes" two_nodes
 part study "a study under Slurm" study
+part browser "report in a browser" browser
 part fuzz "fuzz targets" fuzz
 part valgrind "valgrind" bash tests/valgrind.sh
 

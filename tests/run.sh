@@ -18,7 +18,7 @@ case ${1:-} in
 esac
 
 wm_setup
-wm_install libcmocka-dev hdf5-tools python3
+wm_install libcmocka-dev hdf5-tools python3 python3-h5py gnuplot-nox
 mkdir -p build
 build=${WM_BUILD:-build/tests}
 wm_build "$build" -DWM_WERROR=ON

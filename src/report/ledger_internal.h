@@ -20,6 +20,9 @@ extern const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS];
 /* Reproduced where `agrees`, contradicted where `differs`, else not reproduced. */
 wm_claim_verdict_t wm_ledger_judge(bool agrees, bool differs);
 
-/* Claims about fine-tuning and probes (ledger_training.c, ledger_probes.c). */
+/* Claims about training (ledger_training.c): C15, C16, C17. */
+bool wm_ledger_linearized(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+bool wm_ledger_two_phase(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+bool wm_ledger_control(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 
 #endif

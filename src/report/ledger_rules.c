@@ -331,6 +331,10 @@ static bool measured_time(const wm_results_t *all, int64_t n, int64_t index, wm_
 #define PAIRED "intervals are paired here; the study resamples each side alone"
 #define CHOSEN "gates are chosen on a validation range here, on the evaluation tokens in the study"
 
+#define BUDGET                                                                                     \
+  "reproduced if the interval reaches the published change; contradicted if the model ends worse " \
+  "than it started; with another number of tokens it is not tested"
+
 const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS] = {
     {"C01", cheap_layers, "layers below the bound, percent", "sweep",
      "reproduced if so many layers lie below the bound with their whole interval", PAIRED},
@@ -368,10 +372,12 @@ const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS] = {
      "perplexity is measured on the jointly routed model"},
     {"C14", NULL, "layers linearised at no cost", "finetune", "",
      "training and evaluation tokens are disjoint here"},
-    {"C15", NULL, "change of perplexity", "finetune", "",
-     "surrogates are fitted on other tokens than those evaluated"},
-    {"C16", NULL, "change of perplexity", "finetune", "", "compared at equal tokens only"},
-    {"C17", NULL, "change of perplexity", "finetune", "", "compared at equal tokens only"},
+    {"C15", wm_ledger_linearized, "change of perplexity from start to end, percent", "finetune",
+     BUDGET, "surrogates are fitted on other tokens than those evaluated"},
+    {"C16", wm_ledger_two_phase, "change of perplexity from start to end, percent", "finetune",
+     BUDGET, "compared at equal tokens only"},
+    {"C17", wm_ledger_control, "change of perplexity from start to end, percent", "finetune",
+     BUDGET, "compared at equal tokens only"},
     {"C18", larger_gates,
      "layers in which the best kind of larger gate has the higher AUC, percent", "gate",
      "reproduced if no kind has it in three of four layers; contradicted if one has it for sure in "

@@ -27,6 +27,9 @@ static const wm_result_file_t known_files[WM_FILE_KINDS] = {
     [WM_FILE_FINETUNE] = {.name = "finetune.h5",
                           .job = "finetune",
                           .shows = "training trajectories and the redistribution of gates"},
+    [WM_FILE_CONTROL] = {.name = "control.h5",
+                         .job = "finetune",
+                         .shows = "the control: the same training with nothing linearised"},
     [WM_FILE_PROBES] = {.name = "probes.h5",
                         .job = "probe",
                         .shows = "context against token, categories by depth, corpora compared"},
@@ -186,6 +189,46 @@ static wm_status_t read_bench(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   return status;
 }
 
+/* The ranges of a training: groups that have a /table. */
+static wm_status_t read_training(wm_h5_t *f, wm_training_result_t *t, wm_error_t *err) {
+  hsize_t n = 0;
+  H5G_info_t info;
+  wm_status_t status = WM_OK;
+  if (H5Gget_info(wm_h5_id(f), &info) >= 0)
+    n = info.nlinks;
+  for (hsize_t i = 0; i < n && t->n < WM_TRAINING_RANGES && status == WM_OK; i++) {
+    char name[WM_FRAME_NAME], path[WM_FRAME_NAME + 16];
+    ssize_t length = H5Lget_name_by_idx(wm_h5_id(f), ".", H5_INDEX_NAME, H5_ITER_INC, i, name,
+                                        sizeof name, H5P_DEFAULT);
+    snprintf(path, sizeof path, "/%s/table", name);
+    if (length <= 0 || (size_t)length >= sizeof name || !wm_h5_has(f, path))
+      continue;
+    memcpy(t->ranges[t->n].name, name, sizeof name);
+    status = wm_frame_read(f, path, "", &t->ranges[t->n++].table, err);
+  }
+  if (status == WM_OK && wm_h5_has(f, "/phases"))
+    status = wm_frame_read(f, "/phases", "", &t->phases, err);
+  if (status == WM_OK && wm_h5_has(f, "/gates_used"))
+    status = wm_frame_read(f, "/gates_used", "", &t->gates, err);
+  return status;
+}
+
+static void forget_training(wm_training_result_t *t) {
+  for (int i = 0; i < t->n; i++)
+    wm_frame_destroy(&t->ranges[i].table);
+  t->n = 0;
+  wm_frame_destroy(&t->phases);
+  wm_frame_destroy(&t->gates);
+}
+
+static wm_status_t read_finetune(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  return read_training(f, &r->training, err);
+}
+
+static wm_status_t read_control(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  return read_training(f, &r->control, err);
+}
+
 static wm_status_t read_nothing(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   (void)f;
   (void)r;
@@ -200,8 +243,8 @@ static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t
   static wm_status_t (*const readers[])(wm_h5_t *, wm_results_t *, wm_error_t *) = {
       [WM_FILE_SURROGATES] = read_surrogates, [WM_FILE_SWEEP] = read_sweep,
       [WM_FILE_GATES] = read_gates,           [WM_FILE_ALLOCATION] = read_allocation,
-      [WM_FILE_BENCH] = read_bench,           [WM_FILE_FINETUNE] = read_nothing,
-      [WM_FILE_PROBES] = read_nothing};
+      [WM_FILE_BENCH] = read_bench,           [WM_FILE_FINETUNE] = read_finetune,
+      [WM_FILE_CONTROL] = read_control,       [WM_FILE_PROBES] = read_nothing};
   wm_h5_t *f = NULL;
   wm_status_t status;
   WM_TRY(wm_h5_open(MPI_COMM_SELF, path, &f, err));
@@ -226,6 +269,10 @@ static void forget(wm_results_t *r, wm_file_kind_t kind) {
       [WM_FILE_SURROGATES] = {&r->eigenvalues, &r->path_r2, &r->path_r2_heldout},
       [WM_FILE_GATES] = {&r->ends_token, &r->ends_score, &r->ends_delta, &r->ends_count},
       [WM_FILE_ALLOCATION] = {&r->plan_options}};
+  if (kind == WM_FILE_FINETUNE)
+    forget_training(&r->training);
+  if (kind == WM_FILE_CONTROL)
+    forget_training(&r->control);
   for (int i = 0; i < 8; i++) {
     if (frames[kind][i] != NULL)
       wm_frame_destroy(frames[kind][i]);

@@ -146,7 +146,8 @@ static void draw_time(wm_page_t *page, int64_t model) {
   put_path(f, frame, "linear");
   put_path(f, frame, "gate");
   put_path(f, frame, "random");
-  fputs("set xlabel 'operations saved, %'\nset ylabel 'time saved, %'\nset key top left\n"
+  fputs("set xlabel 'operations saved, %'\nset ylabel 'time saved, %'\nset key top center "
+        "horizontal outside\n"
         "plot x with lines lw 1.5 dt 2 lc rgb " WM_MUTED " title 'all of it appears',\\\n"
         " $linear using 1:2 with points pt 5 ps 1 lc rgb " WM_SECOND " title 'linear',\\\n"
         " $gate using 1:2 with points pt 6 ps 1.1 lw 1.5 lc rgb " WM_FIRST " title 'gate',\\\n"

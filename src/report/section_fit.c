@@ -59,7 +59,7 @@ static void draw_spectrum(wm_page_t *page, int64_t model) {
     }
     fputs("\n\n", figure.script);
   }
-  fputs("EOD\nset logscale xy\nset format y '10^{%L}'\nset terminal svg enhanced\n"
+  fputs("EOD\nset logscale xy\nset format y '%g'\n"
         "set xlabel 'number of the eigenvalue'\nset ylabel 'share of the sum'\n"
         "set key bottom left\n",
         figure.script);

@@ -282,7 +282,8 @@ static void draw_curve(wm_page_t *page, int64_t model) {
   fputs("set xlabel 'positions routed to the surrogate, %'\n"
         "set ylabel 'perplexity, % above the full model'\nset xrange [0:100]\nunset key\n"
         "set xzeroaxis lt 1 lw 1 lc rgb " WM_INK "\n"
-        "plot for [i=0:*] $curve index i using 1:2 with linespoints pt 6 ps 0.7 lw 1.2 lc "
+        "plot for [i=0:*] $curve index i using 1:2 smooth unique with linespoints pt 6 ps 0.7 lw "
+        "1.2 lc "
         "rgb " WM_FIRST ",\\\n for [i=0:*] $curve index i every ::0::0 using 1:2:3 with labels "
         "offset 1,0.7 textcolor rgb " WM_INK "\n",
         f);

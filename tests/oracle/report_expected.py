@@ -12,7 +12,8 @@ import h5py
 import numpy as np
 
 NAN = float("nan")
-NAMES = ["surrogates.h5", "sweep.h5", "gates.h5", "allocation.h5", "bench.h5", "finetune.h5", "probes.h5"]
+NAMES = ["surrogates.h5", "sweep.h5", "gates.h5", "allocation.h5", "bench.h5", "finetune.h5", "control.h5",
+         "probes.h5"]
 
 
 def text(x):
@@ -151,7 +152,26 @@ class Results:
             out["front"] = self._front()
         if "bench.h5" in self.files:
             out["time"] = self._time()
+        out.update(self._training())
         return {k: v for k, v in out.items() if v is not None}
+
+    def _training(self):
+        """Perplexities and deltas from the losses; row 0 is the model at the start."""
+        rows, out = [], {}
+        for name, who in (("finetune.h5", "plan"), ("control.h5", "control")):
+            f = self.files.get(name, {})
+            for group in sorted(k for k in f if isinstance(f[k], h5py.Group) and "table" in f[k]):
+                ppl = np.exp(f[group]["nll"][:].astype(np.float64).mean(axis=1))
+                for i, r in enumerate(f[group]["table"][:]):
+                    rows.append([who, group, text(r["name"]), r["step"], "decide" if r["hard"] > 0 else "", ppl[i],
+                                 0.0 if i == 0 else 100 * (ppl[i] / ppl[0] - 1), r["low"], r["high"], r["p_holm"]])
+        if rows:
+            out["training"] = rows
+        if "gates_used" in self.files.get("finetune.h5", {}):
+            out["redistribution"] = [[text(r["name"]), *(r[k] for k in ("mean", "std", "q05", "q25", "median", "q75",
+                                                                        "q95", "mlp"))]
+                                     for r in self.files["finetune.h5"]["gates_used"][:]]
+        return out
 
     def _surrogates(self):
         f, rows = self.fit, []
@@ -238,6 +258,8 @@ class Results:
         if "allocation.h5" in self.files:
             f = self.files["allocation.h5"]
             out.update(plans_measured=len(f["plans/delta_pct"]), plans_on_front=int((f["plans/front"][:] > 0).sum()))
+        if "gates_used" in self.files.get("finetune.h5", {}):
+            out["mean_gate"] = float(np.mean(self.files["finetune.h5"]["gates_used"]["mean"]))
         return out
 
 
@@ -273,6 +295,18 @@ def dearest(r, layers, bound):
 
 def shares(flags, total):
     return [100 * sum(f) / total for f in flags]
+
+
+def trained(f):
+    """Change of perplexity from the start to the last evaluation with blending gates, and its interval."""
+    if "evaluation" not in f:
+        return None
+    ppl = np.exp(f["evaluation/nll"][:].astype(np.float64).mean(axis=1))
+    rows = [i for i, row in enumerate(f["evaluation/table"][:]) if i > 0 and row["hard"] == 0]
+    if not rows:
+        return None
+    last = f["evaluation/table"][rows[-1]]
+    return 100 * (ppl[rows[-1]] / ppl[0] - 1), last["low"], last["high"]
 
 
 def claim(name, r, everything):
@@ -312,6 +346,18 @@ def claim(name, r, everything):
         if joint:
             best = max(joint, key=lambda x: len(x["changes"]))
             return best["saved"], NAN, NAN, best["delta"], judge(19 <= best["saved"] <= 23, best["saved"] < 10.5)
+    plans = {"C15": ("finetune.h5", "linearize", (512000,), -10.2),
+             "C16": ("finetune.h5", "two_phase", (1280000,), -17.3),
+             "C17": ("control.h5", None, (102400, 512000), -14.8)}
+    if name in plans:
+        file, plan, tokens, change = plans[name]
+        f = r.files.get(file)
+        end = trained(f) if f is not None and (plan is None or text(f.attrs["plan"]) == plan) else None
+        if end:
+            budget = int(f.attrs["tokens_seen"]) in tokens
+            control = trained(r.files["control.h5"]) if plan and "control.h5" in r.files else None
+            return (*end, control[0] if control else NAN,
+                    judge(end[1] <= change, end[1] > 0) if budget else "not tested")
     if name == "C18" and r.gates:
         kinds = {}
         layer = {int(r.gates["gate/layer"][i]): i for i in range(len(r.gates["gate/layer"]))

@@ -19,6 +19,7 @@ typedef enum {
   WM_FILE_ALLOCATION,
   WM_FILE_BENCH,
   WM_FILE_FINETUNE,
+  WM_FILE_CONTROL,
   WM_FILE_PROBES,
   WM_FILE_KINDS
 } wm_file_kind_t;
@@ -60,6 +61,18 @@ typedef struct {
   int64_t cheapest, dearest;                   /* index of layer_results; -1: none */
 } wm_overview_t;
 
+enum { WM_TRAINING_RANGES = 8 };
+
+/* Evaluations along one training, on each range. */
+typedef struct {
+  int n;
+  struct wm_training_range {
+    char name[WM_FRAME_NAME];
+    wm_frame_t table;
+  } ranges[WM_TRAINING_RANGES];
+  wm_frame_t phases, gates; /* gates: distribution of g, a row for a gated layer */
+} wm_training_result_t;
+
 typedef struct {
   char *dir, *label; /* label: the model's name, made unique among the inputs */
   wm_result_file_t files[WM_FILE_KINDS];
@@ -82,6 +95,8 @@ typedef struct {
   bool search_complete;
   /* bench.h5 */
   wm_frame_t bench_routing, bench_last, bench_losses, bench_rates, bench_sweep, bench_memory;
+  /* finetune.h5, control.h5 */
+  wm_training_result_t training, control;
   /* derived */
   int64_t n_layers; /* of layer_results: layers with a surrogate or a measured variant, ascending */
   wm_layer_result_t *layer_results;
