@@ -35,6 +35,11 @@ const char *wm_frame_text(const wm_frame_t *frame, int64_t row, const char *name
   return c != NULL && c->texts != NULL ? c->texts + (size_t)row * c->width : "";
 }
 
+const double *wm_frame_numbers(const wm_frame_t *frame, const char *name) {
+  const wm_frame_column_t *c = find(frame, 0, name);
+  return c != NULL ? c->numbers : NULL;
+}
+
 bool wm_frame_has(const wm_frame_t *frame, const char *name) {
   return find(frame, 0, name) != NULL;
 }

@@ -24,5 +24,10 @@ wm_claim_verdict_t wm_ledger_judge(bool agrees, bool differs);
 bool wm_ledger_linearized(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 bool wm_ledger_two_phase(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 bool wm_ledger_control(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+/* Claims about probes (ledger_probes.c): C10, C11, C12, C19. */
+bool wm_ledger_context(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+bool wm_ledger_corpora(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+bool wm_ledger_features(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
+bool wm_ledger_clusters(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 
 #endif

@@ -72,12 +72,11 @@ static bool dearest(const wm_results_t *r, int64_t first, int64_t last, double b
   return last >= first;
 }
 
-/* C04: no layer above 3.7 %. */
+/* C04: no layer above 3.7 %, of all layers of the model. */
 static bool all_below(const wm_results_t *all, int64_t n, int64_t index, wm_claim_t *c) {
   const wm_results_t *r = &all[index];
   (void)n;
-  return r->n_layers > 0 &&
-         dearest(r, r->layer_results[0].layer, r->layer_results[r->n_layers - 1].layer, 3.7, c);
+  return dearest(r, 0, strtoll(wm_results_attribute(r, "model_layers"), NULL, 10) - 1, 3.7, c);
 }
 
 /* C05: layer 0 costs 513 %. */
@@ -362,10 +361,14 @@ const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS] = {
     {"C09", gate_auc, "median AUC of the linear gates", "gate",
      "reproduced if all AUCs lie within; contradicted if an interval lies outside",
      "AUC is of held-out positions here, and gates are at their optimum"},
-    {"C10", NULL, "difference of AUCs", "probe", "", "parts are split exactly, after the norm"},
-    {"C11", NULL, "correlation of deltas between corpora", "probe", "",
+    {"C10", wm_ledger_context, "largest difference of the AUCs of a layer", "probe",
+     "reproduced if no layer has more; contradicted if in one the two intervals do not touch",
+     "parts are split exactly, after the norm"},
+    {"C11", wm_ledger_corpora, "correlation of mean deltas of target token types", "probe",
+     "reproduced if the interval lies within a tenth of zero, contradicted if outside",
      "all token types with enough observations, with the reliability of both sides"},
-    {"C12", NULL, "variance explained by token features", "probe", "",
+    {"C12", wm_ledger_features, "largest R2 of a layer, held out", "probe",
+     "reproduced if every interval ends below 0.02; contradicted if one begins above",
      "out of sample; positions count within the window"},
     {"C13", compound, "operations saved, percent of the whole model", "gate and sweep",
      "reproduced within two percent points; contradicted below half of it",
@@ -383,7 +386,9 @@ const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS] = {
      "reproduced if no kind has it in three of four layers; contradicted if one has it for sure in "
      "more than half",
      "gates are at their optimum; AUC is of held-out positions"},
-    {"C19", NULL, "clusters that are consistently linear or nonlinear", "probe", "", ""},
+    {"C19", wm_ledger_clusters,
+     "most clusters of a layer that are consistently linear or nonlinear", "probe",
+     "reproduced if none is; contradicted if one is", ""},
     {"C20", falls_with_size, "median cost of the layers, percent", "sweep",
      "reproduced if each larger model's interval lies below the smaller one's; contradicted if one "
      "lies above",

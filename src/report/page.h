@@ -73,6 +73,7 @@ void wm_section_allocation(wm_page_t *page, int64_t model);
 void wm_section_fit(wm_page_t *page, int64_t model);
 void wm_section_bench(wm_page_t *page, int64_t model);
 void wm_section_training(wm_page_t *page, int64_t model);
+void wm_section_probes(wm_page_t *page, int64_t model);
 void wm_section_models(wm_page_t *page);
 void wm_section_ledger(wm_page_t *page);
 void wm_section_published(wm_page_t *page);

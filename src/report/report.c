@@ -64,6 +64,7 @@ static void put_model(wm_page_t *page, int64_t i) {
   wm_section_gates(page, i);
   wm_section_allocation(page, i);
   wm_section_fit(page, i);
+  wm_section_probes(page, i);
   wm_section_training(page, i);
   wm_section_bench(page, i);
   wm_page_end_section(page);

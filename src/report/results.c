@@ -229,11 +229,18 @@ static wm_status_t read_control(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   return read_training(f, &r->control, err);
 }
 
-static wm_status_t read_nothing(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
-  (void)f;
-  (void)r;
-  (void)err;
-  return WM_OK;
+static wm_status_t read_probes(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  const struct {
+    const char *path;
+    wm_frame_t *to;
+  } tables[] = {{"/context", &r->context},           {"/categories", &r->categories},
+                {"/correlations", &r->correlations}, {"/types", &r->types},
+                {"/regression", &r->regression},     {"/clusterings", &r->clusterings}};
+  wm_status_t status = WM_OK;
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WM_OK; i++)
+    if (wm_h5_has(f, tables[i].path))
+      status = wm_frame_read(f, tables[i].path, "", tables[i].to, err);
+  return status;
 }
 
 /* ---- a directory ----------------------------------------------------------------------------- */
@@ -244,7 +251,7 @@ static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t
       [WM_FILE_SURROGATES] = read_surrogates, [WM_FILE_SWEEP] = read_sweep,
       [WM_FILE_GATES] = read_gates,           [WM_FILE_ALLOCATION] = read_allocation,
       [WM_FILE_BENCH] = read_bench,           [WM_FILE_FINETUNE] = read_finetune,
-      [WM_FILE_CONTROL] = read_control,       [WM_FILE_PROBES] = read_nothing};
+      [WM_FILE_CONTROL] = read_control,       [WM_FILE_PROBES] = read_probes};
   wm_h5_t *f = NULL;
   wm_status_t status;
   WM_TRY(wm_h5_open(MPI_COMM_SELF, path, &f, err));
@@ -264,7 +271,9 @@ static void forget(wm_results_t *r, wm_file_kind_t kind) {
       [WM_FILE_GATES] = {&r->gate_layers, &r->gates, &r->curve},
       [WM_FILE_ALLOCATION] = {&r->options, &r->plans, &r->budgets},
       [WM_FILE_BENCH] = {&r->bench_routing, &r->bench_last, &r->bench_losses, &r->bench_rates,
-                         &r->bench_sweep, &r->bench_memory}};
+                         &r->bench_sweep, &r->bench_memory},
+      [WM_FILE_PROBES] = {&r->context, &r->categories, &r->correlations, &r->types, &r->regression,
+                          &r->clusterings}};
   double **const arrays[WM_FILE_KINDS][8] = {
       [WM_FILE_SURROGATES] = {&r->eigenvalues, &r->path_r2, &r->path_r2_heldout},
       [WM_FILE_GATES] = {&r->ends_token, &r->ends_score, &r->ends_delta, &r->ends_count},

@@ -117,6 +117,7 @@ class Bench:
 
     def settings(self, out, *more):
         given = [f"model.path={self.model}", f"corpora.main.path={self.path('text.txt')}", f"output.dir={out}",
+                 "report.enabled=false", # the report is made of what the other stages leave
                  "protocol.window=64", "protocol.kind=stream", "ranges.fit.tokens=[0,800]",
                  "ranges.validation.tokens=[800,1200]", "ranges.evaluation.tokens=[2000,3500]",
                  "compute.block_tokens=256", "compute.tile_rows=128", "bootstrap.resamples=200"]

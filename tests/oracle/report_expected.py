@@ -153,6 +153,7 @@ class Results:
         if "bench.h5" in self.files:
             out["time"] = self._time()
         out.update(self._training())
+        out.update(self._probes())
         return {k: v for k, v in out.items() if v is not None}
 
     def _training(self):
@@ -171,6 +172,38 @@ class Results:
             out["redistribution"] = [[text(r["name"]), *(r[k] for k in ("mean", "std", "q05", "q25", "median", "q75",
                                                                         "q95", "mlp"))]
                                      for r in self.files["finetune.h5"]["gates_used"][:]]
+        return out
+
+    def _probes(self):
+        """Members as they are: the probes' own oracle recomputes them."""
+        tables = {
+            "context": ("context", "corpus surrogates layer label view gate auc low high accuracy"),
+            "categories": ("categories", "corpus surrogates layer key category n mean low high sd positive"),
+            "corpora": ("correlations", "corpus other surrogates layer key types r low high reliability "
+                                        "reliability_other corrected r_study"),
+            "regression": ("regression", "corpus surrogates layer key features r2 r2_heldout low high"),
+            "clusters": ("clusterings", "corpus surrogates layer k linear nonlinear between auc")}
+        f, out = self.files.get("probes.h5", {}), {}
+        for name, (path, members) in tables.items():
+            if path in f and len(f[path]):
+                out[name] = [[text(r[m]) if isinstance(r[m], bytes) else float(r[m]) for m in members.split()]
+                             for r in f[path][:]]
+        return out
+
+    def _probe_numbers(self):
+        f, out = self.files.get("probes.h5", {}), {}
+        if "categories" in f and len(f["categories"]):
+            means = [abs(x["mean"]) for x in first(f["categories"][:]) if text(x["key"]) == "input"]
+            if np.nanmax(means) > 0:
+                out["largest_category_nats"] = float(np.nanmax(means))
+        if "types" in f and len(f["types"]):
+            t = f["types"][:]
+            mine = [x for x in first(t) if text(x["key"]) == "input" and x["layer"] == t[0]["layer"]]
+            others = {int(x["id"]) for x in t if text(x["key"]) == "input" and x["layer"] == t[0]["layer"] and
+                      x["surrogates"] == t[0]["surrogates"] and x["corpus"] != t[0]["corpus"]}
+            both = sum(int(x["id"]) in others for x in mine)
+            if both:
+                out.update(types_on_both=both, types_layer=float(t[0]["layer"]))
         return out
 
     def _surrogates(self):
@@ -258,6 +291,7 @@ class Results:
         if "allocation.h5" in self.files:
             f = self.files["allocation.h5"]
             out.update(plans_measured=len(f["plans/delta_pct"]), plans_on_front=int((f["plans/front"][:] > 0).sum()))
+        out.update(self._probe_numbers())
         if "gates_used" in self.files.get("finetune.h5", {}):
             out["mean_gate"] = float(np.mean(self.files["finetune.h5"]["gates_used"]["mean"]))
         return out
@@ -297,6 +331,11 @@ def shares(flags, total):
     return [100 * sum(f) / total for f in flags]
 
 
+def first(rows):
+    """Those of the first row's corpus and surrogates."""
+    return [x for x in rows if x["corpus"] == rows[0]["corpus"] and x["surrogates"] == rows[0]["surrogates"]]
+
+
 def trained(f):
     """Change of perplexity from the start to the last evaluation with blending gates, and its interval."""
     if "evaluation" not in f:
@@ -321,7 +360,8 @@ def claim(name, r, everything):
         possible = sum(r.of(l, "gated", "low") < 0 for l in gated)
         return beats, beats, possible, len(gated), judge(beats >= need, possible < need)
     if name == "C04":
-        return dearest(r, m if m == list(r.layers) else [], 3.7)
+        every = list(range(int(r.attribute("model_layers", "0"))))
+        return dearest(r, every if every == m else [], 3.7)
     if name == "C05" and 0 in m:
         value, low, high = (r.of(0, "linear", k) for k in ("delta", "low", "high"))
         return value, low, high, NAN, judge(low <= 513 <= high, high < 256.5 or low > 1026)
@@ -346,6 +386,36 @@ def claim(name, r, everything):
         if joint:
             best = max(joint, key=lambda x: len(x["changes"]))
             return best["saved"], NAN, NAN, best["delta"], judge(19 <= best["saved"] <= 23, best["saved"] < 10.5)
+    probes = r.files.get("probes.h5", {})
+    if name == "C10" and "context" in probes:
+        t = first(probes["context"][:])
+        t = [x for x in t if text(x["label"]) == "median"]
+        gaps, apart = [], False
+        for a in (x for x in t if text(x["gate"]) == "c" and text(x["view"]) == "normalised"):
+            for b in (x for x in t if text(x["gate"]) == "x" and x["layer"] == a["layer"]):
+                gaps.append(abs(a["auc"] - b["auc"]))
+                apart |= bool(a["high"] < b["low"] or a["low"] > b["high"])
+        gaps = [g for g in gaps if not np.isnan(g)]
+        if gaps:
+            return max(gaps), NAN, NAN, NAN, judge(max(gaps) <= 0.004, apart)
+    if name == "C11" and "correlations" in probes:
+        t = [x for x in probes["correlations"][:] if text(x["key"]) == "target" and not np.isnan(x["r"])]
+        t = [x for x in t if x["layer"] == 12][:1] or t[:1]
+        if t:
+            value, low, high = (t[0][k] for k in ("r", "low", "high"))
+            return value, low, high, t[0]["corrected"], judge(low > -0.1 and high < 0.1, low > 0.1 or high < -0.1)
+    if name == "C12" and "regression" in probes:
+        t = [x for x in first(probes["regression"][:]) if not np.isnan(x["r2_heldout"])]
+        if t:
+            top = max(t, key=lambda x: x["r2_heldout"])
+            return (*(top[k] for k in ("r2_heldout", "low", "high")), NAN,
+                    judge(all(x["high"] <= 0.02 for x in t), any(x["low"] > 0.02 for x in t)))
+    if name == "C19" and "clusterings" in probes:
+        t = [x for x in first(probes["clusterings"][:]) if not np.isnan(x["linear"] + x["nonlinear"])]
+        if t:
+            top = max(t, key=lambda x: x["linear"] + x["nonlinear"])
+            value = top["linear"] + top["nonlinear"]
+            return value, NAN, NAN, top["k"], judge(value == 0, value > 0)
     plans = {"C15": ("finetune.h5", "linearize", (512000,), -10.2),
              "C16": ("finetune.h5", "two_phase", (1280000,), -17.3),
              "C17": ("control.h5", None, (102400, 512000), -14.8)}

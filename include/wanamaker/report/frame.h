@@ -46,6 +46,8 @@ wm_status_t wm_frame_read_group(wm_h5_t *file, const char *group, int n, const c
 /* NaN, or "", where there is no such column or row. */
 double wm_frame_number(const wm_frame_t *frame, int64_t row, const char *name);
 const char *wm_frame_text(const wm_frame_t *frame, int64_t row, const char *name);
+/* A column [n] of numbers; NULL: there is none. */
+const double *wm_frame_numbers(const wm_frame_t *frame, const char *name);
 bool wm_frame_has(const wm_frame_t *frame, const char *name);
 
 /* A dataset of up to four dimensions as float64; *out is a heap array of *dims. */

@@ -97,6 +97,8 @@ typedef struct {
   wm_frame_t bench_routing, bench_last, bench_losses, bench_rates, bench_sweep, bench_memory;
   /* finetune.h5, control.h5 */
   wm_training_result_t training, control;
+  /* probes.h5 */
+  wm_frame_t context, categories, correlations, types, regression, clusterings;
   /* derived */
   int64_t n_layers; /* of layer_results: layers with a surrogate or a measured variant, ascending */
   wm_layer_result_t *layer_results;
