@@ -29,18 +29,6 @@ void wm_html_text(FILE *f, const char *text) {
     put_character(f, wm_next_character(&text));
 }
 
-void wm_html_bytes(FILE *f, const char *text, int64_t bytes) {
-  const char *end = text + bytes;
-  while (text < end) {
-    if (*text != '\0') {
-      put_character(f, wm_next_character(&text));
-    } else {
-      put_character(f, 0);
-      text++;
-    }
-  }
-}
-
 /* ---- numbers --------------------------------------------------------------------------------- */
 
 /* value and text of a number: "" and "-" for NaN. */

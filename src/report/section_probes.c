@@ -15,6 +15,14 @@ static bool is_first(const wm_frame_t *f, int64_t row) {
          is(f, row, "surrogates", wm_frame_text(f, 0, "surrogates"));
 }
 
+/* Tics at whole layers, not too many. */
+static void put_layer_tics(FILE *f, const wm_frame_t *t) {
+  double last = 0;
+  for (int64_t i = 0; i < t->n; i++)
+    last = fmax(last, wm_frame_number(t, i, "layer"));
+  fprintf(f, "set xlabel 'layer'\nset xtics %d\n", last > 40 ? 4 : last > 16 ? 2 : 1);
+}
+
 /* A table that has the members of a frame as its columns: texts first n_texts, then numbers. */
 static void put_frame(wm_page_t *page, int64_t model, const char *name, const char *caption,
                       const wm_frame_t *f, int n, const wm_column_t *columns,
@@ -69,7 +77,8 @@ static void put_context(wm_page_t *page, int64_t model) {
   put_gate(figure.script, t, "x", "one", -0.15);
   put_gate(figure.script, t, "c", "two", 0);
   put_gate(figure.script, t, "e", "three", 0.15);
-  fputs("set xlabel 'layer'\nset ylabel 'AUC, held out'\nset key top center horizontal outside\n"
+  put_layer_tics(figure.script, t);
+  fputs("set ylabel 'AUC, held out'\nset key top center horizontal outside\n"
         "set offsets 0.6, 0.6, 0, 0\n"
         "plot 0.5 with lines lw 1.5 dt 2 lc rgb " WM_MUTED " title 'chance',\\\n"
         " $one using 1:2:3:4 with yerrorbars pt 7 ps 0.8 lw 1.5 lc rgb " WM_FIRST
@@ -158,7 +167,8 @@ static void put_categories(wm_page_t *page, int64_t model) {
   put_category_tics(figure.script, t);
   put_bubbles(figure.script, t, true, most);
   put_bubbles(figure.script, t, false, most);
-  fputs("set xlabel 'layer'\nset key top center horizontal outside\nset offsets 0.7, 0.7, 0, 0\n"
+  put_layer_tics(figure.script, t);
+  fputs("set key top center horizontal outside\nset offsets 0.7, 0.7, 0, 0\n"
         "plot $cost using 1:2:3 with points pt 7 ps variable lc rgb " WM_SECOND
         " title 'costs more',\\\n"
         " $gain using 1:2:3 with points pt 6 ps variable lw 1.5 lc rgb " WM_FIRST
@@ -257,7 +267,7 @@ static void put_rest(wm_page_t *page, int64_t model) {
   static const wm_column_t regression[] = {
       {"corpus", NULL, WM_ALIGN_LEFT, 0},    {"surrogates", NULL, WM_ALIGN_LEFT, 0},
       {"layer", NULL, WM_ALIGN_RIGHT, 0},    {"by", "token", WM_ALIGN_LEFT, 0},
-      {"features", NULL, WM_ALIGN_RIGHT, 0}, {"R2", "training", WM_ALIGN_RIGHT, 4},
+      {"features", NULL, WM_ALIGN_LEFT, 0},  {"R2", "training", WM_ALIGN_RIGHT, 4},
       {"R2", "held out", WM_ALIGN_RIGHT, 4}, {"from", NULL, WM_ALIGN_RIGHT, 4},
       {"to", NULL, WM_ALIGN_RIGHT, 4}};
   static const char *const regressed[] = {"corpus", "surrogates", "layer", "key", "features",

@@ -106,11 +106,25 @@ bool wm_is_control(utf8proc_int32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0);
 }
 
+/* Bytes of the ill-formed part that begins at t[0]: as much as a well-formed character could begin
+ * with (Unicode table 3-7), at least one. The final NUL ends it. */
+static int ill_formed(const unsigned char *t) {
+  const unsigned char low = t[0] == 0xe0 ? 0xa0 : t[0] == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = t[0] == 0xed ? 0x9f : t[0] == 0xf4 ? 0x8f : 0xbf;
+  const int wanted = t[0] < 0xe0 ? 2 : t[0] < 0xf0 ? 3 : 4;
+  if (t[0] < 0xc2 || t[0] > 0xf4 || t[1] < low || t[1] > high)
+    return 1;
+  int n = 2;
+  while (n < wanted && t[n] >= 0x80 && t[n] <= 0xbf)
+    n++;
+  return n;
+}
+
 utf8proc_int32_t wm_next_character(const char **text) {
   utf8proc_int32_t c;
   utf8proc_ssize_t used =
       utf8proc_iterate((const utf8proc_uint8_t *)*text, (utf8proc_ssize_t)strlen(*text), &c);
-  *text += used > 0 ? used : 1;
+  *text += used > 0 ? used : ill_formed((const unsigned char *)*text);
   return used > 0 ? c : 0xfffd;
 }
 

@@ -24,7 +24,7 @@ struct wm_table {
   wm_error_t error; /* first trouble while appending */
 };
 
-/* The next character of *text, which advances; U+FFFD for a byte that begins none. */
+/* The next character of *text, which advances; U+FFFD for an ill-formed part. */
 utf8proc_int32_t wm_next_character(const char **text);
 /* C0, DEL and C1. */
 bool wm_is_control(utf8proc_int32_t c);

@@ -4,14 +4,11 @@
 
 #include "wanamaker/report/table.h"
 
-#include <stdint.h>
 #include <stdio.h>
 
 /* Writes `text` so that it is text in an element or in a quoted attribute: & < > " ' become
  * references, ill-formed UTF-8 and control characters other than newline and tab U+FFFD. */
 void wm_html_text(FILE *f, const char *text);
-/* The same of `bytes` bytes that may hold NULs. */
-void wm_html_bytes(FILE *f, const char *text, int64_t bytes);
 
 /* Writes the table as <table id="ID">, its last row complete. Cells with a number carry it exactly
  * in data-v (empty: undefined), those with a word carry it in data-t, so that style and tests
