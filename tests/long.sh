@@ -147,6 +147,27 @@ study() {
   bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
 }
 
+# Gates, training with its control, and probes besides, as if of a model of the study.
+report_with_all() {
+  local out=build/browser/all study=build/browser/study
+  local settings=(model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt "output.dir=$out")
+  rm -rf $out $study
+  mkdir -p $out
+  cp build/browser/demo_gpt2/{tokens.*,surrogates,sweep}.h5 $out/
+  local training=(finetune.length=64 finetune.sequences=8 finetune.steps=20 finetune.evaluate_every=10
+    "finetune.layers=[2,3]" "finetune.tokens=[20000,60000]")
+  "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=control_study \
+    >/dev/null && mv $out/finetune.h5 $out/control.h5 &&
+    "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=linearize \
+      >/dev/null &&
+    "$build/wanamaker" probe configs/demo.cfg "${settings[@]}" "probe.layers=[1,4]" >/dev/null || return 1
+  /usr/bin/python3 tests/oracle/report_study.py $out $study 512000 102400 &&
+    "$build/wanamaker" report output.dir=$study >$study.log &&
+    cat $study.log &&
+    /usr/bin/python3 tests/oracle/report_check.py $study results/reference 3 $study &&
+    /usr/bin/python3 tests/oracle/report_browser.py $study build/browser/pictures_study
+}
+
 # The demo's report in headless Chromium; screenshots go to build/browser.
 browser() {
   local text=build/demo_text.txt model
@@ -160,7 +181,8 @@ browser() {
     output.dir=build/browser/both >/dev/null &&
     /usr/bin/python3 tests/oracle/report_check.py build/browser/both results/reference 3 \
       build/browser/demo_gpt2 build/browser/demo_gpt_neox &&
-    /usr/bin/python3 tests/oracle/report_browser.py build/browser/both build/browser/pictures
+    /usr/bin/python3 tests/oracle/report_browser.py build/browser/both build/browser/pictures &&
+    report_with_all
 }
 
 fuzz() {

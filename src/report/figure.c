@@ -47,7 +47,8 @@ void wm_figure_label(FILE *script, const char *text) {
       c = 0xfffd;
     if (c == '\'')
       fputc('\'', script);
-    fwrite(bytes, 1, (size_t)utf8proc_encode_char(c, bytes), script);
+    size_t used = (size_t)utf8proc_encode_char(c, bytes);
+    fwrite(bytes, 1, used, script);
   }
   fputs(*text != '\0' ? "…'" : "'", script);
 }

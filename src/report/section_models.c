@@ -176,7 +176,7 @@ void wm_section_published(wm_page_t *page) {
   }
   if (t == NULL)
     return;
-  wm_page_put_table(page, t, "published", "Costs here and in the study", 2, true);
+  wm_page_put_table(page, t, "published-layers", "Costs here and in the study", 2, true);
   wm_page_raw(page, "<p class=\"how\">The study's gates were chosen on its evaluation tokens, its "
                     "intervals resample each side alone, and its tokens are not these: equal "
                     "numbers are not to be expected, the order of the layers is.</p>\n");

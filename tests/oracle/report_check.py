@@ -134,6 +134,7 @@ def main():
          else "%d" % value if value.dtype.kind in "iu" else "%.17g" % value]
         for r, l in zip(results, labels) for n in report_expected.NAMES if n in r.files
         for name, value in sorted(r.files[n].attrs.items(), key=lambda x: x[0].encode()) if name != "configuration"]
+    expected["published-layers"] = report_expected.published_layers(reference, results, labels)
     if len(results) > 1:
         expected["models"] = [
             [l, r.attribute("model_family"), float(r.attribute("model_parameters", "nan")), len(r.measured()),

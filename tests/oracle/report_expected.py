@@ -314,6 +314,24 @@ def published(reference, name):
         return list(csv.DictReader(f))
 
 
+def published_layers(reference, results, labels):
+    """The study's costs beside those of runs of its models; None: there are none."""
+    table, rows = published(reference, "layers"), []
+
+    def theirs(model, layer, variant, *columns):
+        t = [x for x in table if (x["model"], x["layer"], x["variant"]) == (model, str(layer), variant)]
+        t = [x for x in t if x["delta_ci_lo_pct"]] or t # one with an interval where there is one
+        return [float(t[0][c]) if t and t[0][c] else NAN for c in columns]
+
+    for r, label in zip(results, labels):
+        model = study_model(r)
+        for l in sorted(r.layers) if model else ():
+            rows.append([label, l, *(r.of(l, "linear", k) for k in ("delta", "low", "high")),
+                         *theirs(model, l, "all-linear", "delta_pct", "delta_ci_lo_pct", "delta_ci_hi_pct"),
+                         r.of(l, "gated", "delta"), *theirs(model, l, "gate:best", "delta_pct")])
+    return rows or None
+
+
 def judge(agrees, differs):
     return "reproduced" if agrees else "contradicted" if differs else "not reproduced"
 
