@@ -155,7 +155,7 @@ report_with_all() {
   mkdir -p $out
   cp build/browser/demo_gpt2/{tokens.*,surrogates,sweep}.h5 $out/
   local training=(finetune.length=64 finetune.sequences=8 finetune.steps=20 finetune.evaluate_every=10
-    "finetune.layers=[2,3]" "finetune.tokens=[20000,60000]")
+    "finetune.layers=[2,3]" "finetune.tokens=[100000,120000]")
   "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=control_study \
     >/dev/null && mv $out/finetune.h5 $out/control.h5 &&
     "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=linearize \
