@@ -147,7 +147,7 @@ study() {
   bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
 }
 
-# Gates, training with its control, and probes besides, as if of a model of the study.
+# Training with its control and probes besides, as if of a model of the study.
 report_with_all() {
   local out=build/browser/all study=build/browser/study
   local settings=(model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt "output.dir=$out")
