@@ -2,7 +2,7 @@
 # The long tier (tests/run.sh --all): the reference stack in a virtual environment, the other product
 # backend, MPICH, sanitizers, valgrind, and a minute of fuzzing each reader.
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
-#                                            PARTs all of them: stack models tokenizer pipeline
+#                                            PARTs all of them: programs stack models tokenizer pipeline
 #                                            gates finetune export probes overlap kills faults cblas mpich sanitizers
 #                                            slurm study browser fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
@@ -21,6 +21,10 @@ part() {
   [ "$wanted" = "  " ] || [[ $wanted == *" $key "* ]] || return 0
   echo "== $name =="
   "$@" || failed+=("$name")
+}
+
+programs() {
+  (cd "$build" && ctest -L '^long$' --output-on-failure)
 }
 
 reference_stack() {
@@ -189,6 +193,7 @@ fuzz() {
   bash tests/fuzz/run.sh 60
 }
 
+part programs "longer runs of the whole program" programs
 part stack "reference stack" reference_stack
 part models "oracle: models" oracle_models
 part tokenizer "oracle: tokenizer" oracle_tokenizer
