@@ -83,14 +83,17 @@ class Run:
     def living(self):
         return marked(MARK, self.mark)
 
+    def signal(self, number):
+        for pid in self.living():
+            os.kill(pid, number)
+
     def end(self):
         """(exit code, seconds from the fault until nobody was left); what hangs is killed."""
         limit = time.monotonic() + LONGEST
         while (self.process.poll() is None or self.living()) and time.monotonic() < limit:
             time.sleep(0.02)
         gone = time.monotonic()
-        for pid in self.living():
-            os.kill(pid, 9)
+        self.signal(9)
         self.process.wait()
         if self.process.stderr is not None:
             self.reader.join(5)

@@ -318,9 +318,11 @@ def two_runs(b, ranks):
     out = b.fresh("shared")
     first = b.start(ranks, out)
     first.reached(DONE["tokenize"])
+    first.signal(signal.SIGSTOP)  # it holds its lock and does not end before the second one has begun
     second = b.start(ranks, out)
     b.judge(f"a second run, {ranks} rank(s)", second, [ENVIRONMENT],
             r"shared/\.lock: another run is writing to this directory \(process \d+ on \S+\)")
+    first.signal(signal.SIGCONT)
     b.finish(f"the first of two runs, {ranks} rank(s)", first, r"sweep: wrote")
     b.report(b.losses(out) == b.undisturbed(ranks), f"the first of two runs, {ranks} rank(s): numbers", "as undisturbed")
 
