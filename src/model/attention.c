@@ -54,12 +54,7 @@ static int64_t scratch_sizes(int64_t max_length, int64_t d_head, int64_t *sizes,
   sizes[2] = WM_TILE_ROWS * s->mixed_stride;
   sizes[3] = keys * d_head;
   sizes[4] = max_length * s->mixed_stride;
-  int64_t total = 0;
-  for (int i = 0; i < N_PARTS; i++) {
-    sizes[i] = (sizes[i] + WM_LANES - 1) / WM_LANES * WM_LANES;
-    total += sizes[i];
-  }
-  return total;
+  return wm_tile_round_sizes(sizes, N_PARTS);
 }
 
 int64_t wm_attention_scratch(int64_t max_length, int64_t d_head) {
@@ -73,8 +68,7 @@ static scratch_t scratch_place(int64_t max_length, int64_t d_head, float *memory
   scratch_t s;
   scratch_sizes(max_length, d_head, sizes, &s);
   float **parts[N_PARTS] = {&s.queries, &s.scores, &s.mixed, &s.keys, &s.values};
-  for (int i = 0; i < N_PARTS; memory += sizes[i++])
-    *parts[i] = memory;
+  wm_tile_place(memory, sizes, N_PARTS, parts);
   return s;
 }
 

@@ -48,12 +48,8 @@ static int64_t scratch_sizes(int64_t max_length, int64_t d_head, int64_t *sizes,
                                  QUERY_BLOCK * s->stride,
                                  QUERY_BLOCK * s->stride,
                                  s->stride};
-  int64_t total = 0;
-  for (int i = 0; i < N_PARTS; i++) {
-    sizes[i] = whole(list[i], WM_LANES);
-    total += sizes[i];
-  }
-  return total;
+  memcpy(sizes, list, sizeof list);
+  return wm_tile_round_sizes(sizes, N_PARTS);
 }
 
 int64_t wm_attention_backward_scratch(int64_t max_length, int64_t d_head) {
@@ -69,8 +65,7 @@ static scratch_t scratch_place(int64_t max_length, int64_t d_head, float *memory
   float **parts[N_PARTS] = {&s.keys_across, &s.values_across, &s.keys, &s.dkeys, &s.dvalues,
                             &s.queries,     &s.douts,         &s.rows, &s.p,     &s.dp,
                             &s.multipliers};
-  for (int i = 0; i < N_PARTS; memory += sizes[i++])
-    *parts[i] = memory;
+  wm_tile_place(memory, sizes, N_PARTS, parts);
   return s;
 }
 

@@ -145,4 +145,20 @@ static inline void wm_tile_scale(const float *x, int64_t stride, int64_t n, int6
   memset(rows + n * d, 0, (size_t)((WM_TILE_ROWS - n) * d) * sizeof *rows);
 }
 
+/* Parts of a thread's scratch: rounds their sizes up to whole cache lines, returns the sum. */
+static inline int64_t wm_tile_round_sizes(int64_t *sizes, int n) {
+  int64_t total = 0;
+  for (int i = 0; i < n; i++) {
+    sizes[i] = (sizes[i] + WM_LANES - 1) / WM_LANES * WM_LANES;
+    total += sizes[i];
+  }
+  return total;
+}
+
+/* Where they lie from `memory` on. */
+static inline void wm_tile_place(float *memory, const int64_t *sizes, int n, float **const *parts) {
+  for (int i = 0; i < n; memory += sizes[i++])
+    *parts[i] = memory;
+}
+
 #endif
