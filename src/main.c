@@ -68,18 +68,18 @@ static void put_quoted(FILE *f, const char *text) {
   fputc('"', f);
 }
 
-/* --compare A B is report.compare=["A", "B"]. */
-static wm_status_t read_compare(const char *a, const char *b, command_t *c, wm_error_t *err) {
-  size_t bytes;
-  FILE *f = c->compare == NULL && b != NULL ? open_memstream(&c->compare, &bytes) : NULL;
-  if (b == NULL || (f == NULL && c->compare != NULL))
+/* --compare A B is report.compare=["A", "B"]; `n` arguments follow. */
+static wm_status_t read_compare(int n, char **arguments, command_t *c, wm_error_t *err) {
+  if (n < 2 || c->compare != NULL)
     return wm_fail(err, WM_USAGE, "--compare takes two directories of results, and comes once");
+  size_t bytes;
+  FILE *f = open_memstream(&c->compare, &bytes);
   if (f == NULL)
     return wm_fail(err, WM_ENVIRONMENT, "cannot allocate the arguments");
   fputs("report.compare=[", f);
-  put_quoted(f, a);
+  put_quoted(f, arguments[0]);
   fputs(", ", f);
-  put_quoted(f, b);
+  put_quoted(f, arguments[1]);
   fputc(']', f);
   if (fclose(f) != 0)
     return wm_fail(err, WM_ENVIRONMENT, "cannot allocate the arguments");
@@ -93,8 +93,7 @@ static wm_status_t read_command(int argc, char **argv, command_t *c, wm_error_t 
     const char *arg = argv[i];
     wm_status_t status = WM_OK;
     if (strcmp(arg, "--compare") == 0) {
-      bool two = i + 2 < argc;
-      status = read_compare(two ? argv[i + 1] : NULL, two ? argv[i + 2] : NULL, c, err);
+      status = read_compare(argc - i - 1, argv + i + 1, c, err);
       i += 2;
     } else if (arg[0] == '-') {
       status = read_option(arg, c, err);
