@@ -49,8 +49,8 @@ awk '/^budget/ { table = 1 } table && $1 ~ /^[0-9.]+$/ { n++; bad += $4 > $1 }
 
 run 1 allocate "$one"
 expect 'allocation.h5 is complete for these inputs; skipped' "$one.log" "a second run did something"
-sed -n '/plans measured/,$p' "$one.log" | grep -v peak >"$work/again"
-sed -n '/plans measured/,$p' "$work/allocate.log" | grep -v peak >"$work/first"
+tables_of "$one.log" | sed -n '/plans measured/,$p' >"$work/again"
+tables_of "$work/allocate.log" | sed -n '/plans measured/,$p' >"$work/first"
 cmp "$work/first" "$work/again" || fail "a second run says something else"
 
 cp -r "$one" "$two"

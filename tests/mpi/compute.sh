@@ -25,7 +25,7 @@ for ranks in 2 3 4; do
 done
 
 # The check against f32 is told again when the result is kept.
-table() { grep -A 20 '^layer.*f32' "$work/bf1.log" | grep -v '^[0-9][0-9]:'; } # no messages
+table() { tables_of "$work/bf1.log" | grep -A 20 '^layer.*f32'; }
 table >"$work/table" || fail "no check in $(cat "$work/bf1.log")"
 grep -q '^bf16_emulated effect: .* tokens' "$work/table" || fail "no check in $(cat "$work/table")"
 run 2 run "$work/bf1" bf16_emulated report.enabled=false || fail "again: $(cat "$work/bf1.log")"

@@ -42,10 +42,11 @@ gate 1 "$one" gate.keep_features=true
 [ "$(h5dump -H -d /features/x "$one/features.h5" | grep -c 'SIMPLE { ( 2, 1968, 96 )')" -eq 1 ] ||
   fail "features: $(h5dump -H -d /features/x "$one/features.h5")"
 grep -q chosen "$one.log" || fail "no gate was chosen"
-sed -n '/^layer/,/^chosen/p;/^chosen/q' "$one.log" >"$work/table"
+table() { tables_of "$one.log" | sed -n '/^layer/,/^chosen/p'; }
+table >"$work/table"
 gate 1 "$one"
 [ "$(grep -c 'complete for these inputs; skipped' "$one.log")" -eq 4 ] || fail "a second run did something"
-sed -n '/^layer/,/^chosen/p;/^chosen/q' "$one.log" | cmp - "$work/table" || fail "the table of a second run"
+table | cmp - "$work/table" || fail "the table of a second run"
 
 for ranks in 2 3; do
   out=$work/$([ $ranks -eq 2 ] && echo two || echo three)

@@ -23,6 +23,12 @@ make_text() { # COUNT BLANK
   done >"$work/text.txt"
 }
 
+# What a log says without its messages, which begin with the time: they are a stream of their own, and
+# a launcher may pass them on after tables that they came before.
+tables_of() { # LOG
+  grep -Ev '^[0-9]{2}:[0-9]{2}:[0-9]{2} ' "$1"
+}
+
 # A job on that text; its log is OUT.log, its exit code the program's.
 run_job() { # RANKS JOB OUT [SETTING...]
   local ranks=$1 job=$2 out=$3
