@@ -60,7 +60,7 @@ trap - TERM
 
 again() { # WHY
   # A job that was cancelled stays so: scontrol would queue even that again.
-  if scontrol show job "${SLURM_JOB_ID:-}" 2>/dev/null | grep -q 'JobState=CANCELLED'; then
+  if scontrol show job "${SLURM_JOB_ID:-}" 2>/dev/null | grep 'JobState=CANCELLED' >/dev/null; then
     note failed "cancelled"
     exit "$code"
   fi

@@ -225,7 +225,7 @@ submit_report() {
 }
 
 has_job() { # NAME
-  "$program" --help 2>/dev/null | grep -q "^  $1 "
+  "$program" --help 2>/dev/null | grep "^  $1 " >/dev/null
 }
 
 jobs_in_queue() {

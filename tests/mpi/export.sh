@@ -31,7 +31,7 @@ refused() { # PATTERN WHAT RANKS JOB OUT [SETTING...]
 losses() { # FILE DATASET ROW
   local raw columns
   raw=$(mktemp -p "$work")
-  columns=$(h5dump -H -d "$2" "$1" | sed -n 's/.*SIMPLE { ( [0-9]*, \([0-9]*\) ).*/\1/p' | head -n 1)
+  columns=$(h5dump -H -d "$2" "$1" | sed -n 's/.*SIMPLE { ( [0-9]*, \([0-9]*\) ).*/\1/p' | sed -n 1p)
   h5dump -b LE -o "$raw" -d "$2" -s "$3,0" -c "1,$columns" "$1" >/dev/null
   od -An -v -t f4 -w4 "$raw"
 }

@@ -115,7 +115,7 @@ for i in 1 2 3; do
   [ "$code" -eq 75 ] || { cat "$damaged.log" >&2; fail "time limit $i ends with $code"; }
 done
 cp -r "$damaged" "$work/other"
-newest=$(ls -t "$damaged"/finetune.checkpoint.*.h5 | head -n 1)
+newest=$(ls -t "$damaged"/finetune.checkpoint.*.h5 | sed -n 1p)
 size=$(stat -c %s "$newest")
 dd if=/dev/zero of="$newest" bs=1 seek=$((size / 2)) count=4096 conv=notrunc 2>/dev/null
 must 2 "$damaged"

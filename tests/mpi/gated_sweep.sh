@@ -74,7 +74,7 @@ grep -q 'costs are biased downward' "$none.log" || fail "the study's selection i
 run 2 sweep "$none" "${without[@]}" gate.selection=evaluation
 grep -qE '^4 +linear' "$none.log" || fail "gates that were chosen on the evaluation are left out"
 grep -q 'costs are biased downward' "$none.log" || fail "the sweep does not label the study's selection"
-h5dump -a /gates_chosen_on "$none/sweep.h5" | grep -q '"evaluation"' || fail "nor does sweep.h5"
+h5dump -a /gates_chosen_on "$none/sweep.h5" | grep '"evaluation"' >/dev/null || fail "nor does sweep.h5"
 run 1 sweep "$none" "${without[@]}"
 grep -qE '^4 +linear' "$none.log" && fail "gates of another selection are used"
 echo "gates in the sweep: 1, 2 and 3 ranks agree"

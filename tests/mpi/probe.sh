@@ -6,7 +6,7 @@
 # shellcheck source=tests/mpi/program.sh
 source "$(dirname "$0")/program.sh"
 make_text 300 13
-sed 's/wise men/small ships/; s/who counts/what sinks/' "$work/text.txt" | head -n 250 >"$work/other.txt"
+sed -n '1,250 { s/wise men/small ships/; s/who counts/what sinks/; p }' "$work/text.txt" >"$work/other.txt"
 
 words=$(cd "$(dirname "$0")/../../configs" && pwd)/words.txt
 settings=(protocol.kind=stream corpora.other.path="$work/other.txt" "probe.words=$words"

@@ -67,14 +67,14 @@ has_event() { # LABEL STAGE EVENT
 }
 
 running_steps() { # JOB
-  squeue -h -s -j "$1" -o %i 2>/dev/null | grep -v -E 'batch|extern' | head -n 1
+  squeue -h -s -j "$1" -o %i 2>/dev/null | grep -v -E 'batch|extern' | sed -n 1p
 }
 
 # Ranks of a job, wherever they run: Slurm puts its number into their environment.
 ranks_of() { # JOB
   local pid
   for pid in $(pgrep -x wanamaker); do
-    ! { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep -q "^SLURM_JOB_ID=$1\$" || echo "$pid"
+    ! { tr '\0' '\n' <"/proc/$pid/environ"; } 2>/dev/null | grep "^SLURM_JOB_ID=$1\$" >/dev/null || echo "$pid"
   done
 }
 
