@@ -9,16 +9,22 @@
 
 #include <stdbool.h>
 
-/* Rows and vectors of columns whose sums fit the machine's registers, with room for the operands.
- */
+/* A vector is one register: of wider ones the compiler keeps the sums in memory. Rows and vectors
+ * of columns are as many as have their sums in registers, with room for the operands. */
 #if defined(__AVX512F__)
+typedef float wm_tile_lanes_t __attribute__((vector_size(64)));
 enum { WM_TILE_ROWS = 12, WM_TILE_VECTORS = 2 };
 #elif defined(__AVX__)
-enum { WM_TILE_ROWS = 6, WM_TILE_VECTORS = 1 };
+typedef float wm_tile_lanes_t __attribute__((vector_size(32)));
+enum { WM_TILE_ROWS = 6, WM_TILE_VECTORS = 2 };
 #else
-enum { WM_TILE_ROWS = 2, WM_TILE_VECTORS = 1 };
+typedef float wm_tile_lanes_t __attribute__((vector_size(16)));
+enum { WM_TILE_ROWS = 2, WM_TILE_VECTORS = 4 };
 #endif
-enum { WM_TILE_COLUMNS = WM_TILE_VECTORS * WM_LANES };
+enum {
+  WM_TILE_LANES = sizeof(wm_tile_lanes_t) / sizeof(float),
+  WM_TILE_COLUMNS = WM_TILE_VECTORS * WM_TILE_LANES
+};
 
 static inline int64_t wm_tile_panels(int64_t columns) {
   return (columns + WM_TILE_COLUMNS - 1) / WM_TILE_COLUMNS;
@@ -31,18 +37,18 @@ static inline __attribute__((always_inline)) void wm_tile_multiply(int64_t depth
                                                                    int64_t row, int64_t step,
                                                                    const float *b, bool add,
                                                                    float *c, int64_t c_stride) {
-  wm_lanes_t sums[WM_TILE_ROWS][WM_TILE_VECTORS] = {0};
+  wm_tile_lanes_t sums[WM_TILE_ROWS][WM_TILE_VECTORS] = {0};
   if (add)
 #pragma GCC unroll 16
     for (int i = 0; i < WM_TILE_ROWS; i++)
 #pragma GCC unroll 16
       for (int v = 0; v < WM_TILE_VECTORS; v++)
-        sums[i][v] = wm_lanes_load(c + i * c_stride + v * WM_LANES);
+        memcpy(&sums[i][v], c + i * c_stride + v * WM_TILE_LANES, sizeof sums[i][v]);
   for (int64_t k = 0; k < depth; k++) {
-    wm_lanes_t columns[WM_TILE_VECTORS];
+    wm_tile_lanes_t columns[WM_TILE_VECTORS];
 #pragma GCC unroll 16
     for (int v = 0; v < WM_TILE_VECTORS; v++)
-      columns[v] = wm_lanes_load(b + k * WM_TILE_COLUMNS + v * WM_LANES);
+      memcpy(&columns[v], b + k * WM_TILE_COLUMNS + v * WM_TILE_LANES, sizeof columns[v]);
 #pragma GCC unroll 16
     for (int i = 0; i < WM_TILE_ROWS; i++) {
       float factor = a[i * row + k * step];
@@ -55,7 +61,7 @@ static inline __attribute__((always_inline)) void wm_tile_multiply(int64_t depth
   for (int i = 0; i < WM_TILE_ROWS; i++)
 #pragma GCC unroll 16
     for (int v = 0; v < WM_TILE_VECTORS; v++)
-      wm_lanes_store(c + i * c_stride + v * WM_LANES, sums[i][v]);
+      memcpy(c + i * c_stride + v * WM_TILE_LANES, &sums[i][v], sizeof sums[i][v]);
 }
 
 /* C <- A B for rows a[i, 0 .. depth - 1], `a_stride` apart. */
