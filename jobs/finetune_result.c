@@ -11,10 +11,12 @@
 
 wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run) {
   const wm_config_t *c = run->config;
-  return (wm_bootstrap_t){.resamples = wm_config_int(c, "bootstrap.resamples"),
-                          .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
-                          .confidence = wm_config_float(c, "bootstrap.confidence"),
-                          .unpaired = wm_config_bool(c, "bootstrap.unpaired")};
+  wm_bootstrap_t b = {.resamples = wm_config_int(c, "bootstrap.resamples"),
+                      .seed = (uint64_t)wm_config_int(c, "bootstrap.seed"),
+                      .confidence = wm_config_float(c, "bootstrap.confidence"),
+                      .unpaired = wm_config_bool(c, "bootstrap.unpaired")};
+  wm_interval_parse(wm_config_string(c, "bootstrap.interval"), &b.interval);
+  return b;
 }
 
 /* --- tables -------------------------------------------------------------------------------------
@@ -73,8 +75,9 @@ static wm_status_t write_evaluation(const wm_finetune_t *f, const wm_evaluation_
   snprintf(table, sizeof table, "/%s/table", e->name);
   snprintf(
       description, sizeof description,
-      "%s: deltas against the full model at the start, paired bootstrap over %s units, %.4g %%",
-      e->text->windows.label, wm_unit_name(e->unit), 100 * bootstrap.confidence);
+      "%s: deltas against the full model at the start, paired bootstrap over %s units, %.4g %% %s",
+      e->text->windows.label, wm_unit_name(e->unit), 100 * bootstrap.confidence,
+      wm_interval_name(bootstrap.interval));
   wm_records_init(&records, &layout);
   WM_TRY(wm_agree(run->comm->world, status, err));
   wm_effect_t *effects = memory;
@@ -168,6 +171,8 @@ static wm_status_t describe(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *e
   WM_TRY(wm_stage_describe(&f->inputs, file, "finetune", f->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "plan", wm_plan_name(f->settings.kind), err));
   WM_TRY(wm_h5_set_string(file, "/", "chain", chain, err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(wm_finetune_bootstrap(f->run).interval), err));
   WM_TRY(wm_h5_set_string(file, "/", "train_corpus", wm_data_info(f->data)->corpus, err));
   WM_TRY(wm_h5_set_int(file, "/", "train_begin", f->order.begin, err));
   WM_TRY(wm_h5_set_int(file, "/", "train_end", f->order.end, err));

@@ -175,6 +175,8 @@ static wm_status_t write_result(const wm_gate_job_t *j, const wm_sweep_t *routed
   WM_TRY(wm_gate_curve_write(routed, file, err));
   WM_TRY(describe(j, file, "gate", j->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(routed->unit), err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(j->options.fit.bootstrap.interval), err));
   WM_TRY(wm_h5_set_float(file, "/", "least_routed", j->least_routed, err));
   WM_TRY(publish(&file, err));
   wm_log(run->log, WM_LOG_INFO, "gate: wrote %s", j->path);

@@ -22,6 +22,7 @@ wm_sweep_options_t wm_losses_options(const wm_run_t *run) {
                                         .confidence = wm_config_float(c, "bootstrap.confidence"),
                                         .unpaired = wm_config_bool(c, "bootstrap.unpaired")}};
   wm_unit_parse(wm_config_string(c, "bootstrap.unit"), &o.unit);
+  wm_interval_parse(wm_config_string(c, "bootstrap.interval"), &o.bootstrap.interval);
   return o;
 }
 
@@ -71,6 +72,7 @@ uint64_t wm_losses_statistics_key(const wm_text_t *text, const wm_sweep_options_
   h = wm_hash(&b->seed, sizeof b->seed, h);
   h = wm_hash(&b->confidence, sizeof b->confidence, h);
   h = wm_hash(&b->unpaired, sizeof b->unpaired, h);
+  h = wm_hash(&b->interval, sizeof b->interval, h);
   return wm_hash(&o->unit, sizeof o->unit, h);
 }
 
@@ -147,6 +149,8 @@ static wm_status_t compute(const wm_losses_stage_t *s, wm_sweep_t *out, wm_error
   WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(s->in->model, err), err));
   WM_TRY(wm_stage_describe(s->in, file, s->name, s->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(out->unit), err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(s->options.bootstrap.interval), err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));

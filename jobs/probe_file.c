@@ -184,6 +184,8 @@ wm_status_t wm_probe_write(wm_probe_job_t *j, wm_error_t *err) {
     WM_TRY(write_case(j, &j->cases[i], file, err));
   WM_TRY(wm_agree(j->run->comm->world, wm_model_unchanged(j->in.model, err), err));
   WM_TRY(wm_stage_describe(&j->corpora[0].in, file, "probe", j->key, err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(j->options.bootstrap.interval), err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));

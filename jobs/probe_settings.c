@@ -84,6 +84,7 @@ wm_status_t wm_probe_settings(wm_probe_job_t *j, wm_error_t *err) {
   j->layers = memory;
   WM_TRY(wm_layer_list("probe.layers", given, count, n_layers, j->layers, &j->n_layers, err));
   wm_unit_parse(wm_config_string(c, "bootstrap.unit"), &j->unit);
+  wm_interval_parse(wm_config_string(c, "bootstrap.interval"), &j->options.bootstrap.interval);
   j->train_share = wm_config_float(c, "probe.train_share");
   j->memory_bytes = (int64_t)(wm_config_float(c, "probe.memory_gib") * 0x1p30);
   j->stack =
@@ -100,6 +101,7 @@ uint64_t wm_probe_settings_key(const wm_probe_job_t *j, uint64_t seed) {
                             o->alpha,
                             (double)o->bootstrap.resamples,
                             o->bootstrap.confidence,
+                            (double)o->bootstrap.interval,
                             (double)o->excluded,
                             (double)o->first_positions,
                             o->high_norm,

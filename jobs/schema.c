@@ -360,6 +360,10 @@ const wm_schema_t wm_settings[] = {
     {"bootstrap.confidence", WM_SETTING_FLOAT, "0.95", 0.5, 0.9999, NULL,
      EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE,
      "level of the intervals and of \"beats the full model\""},
+    {"bootstrap.interval", WM_SETTING_CHOICE, "expanded", ANY_RANGE, "expanded percentile",
+     EVALUATING | WM_JOB_FINETUNE | WM_JOB_PROBE,
+     "intervals and p-values: expanded by Student's t, right from few units, or plain percentiles "
+     "as in the study, short from few units"},
     {"bootstrap.unpaired", WM_SETTING_BOOL, "false", ANY_RANGE, NULL, EVALUATING | WM_JOB_FINETUNE,
      "also the study's interval, full model and variant on draws of their own: what pairing gains"},
 

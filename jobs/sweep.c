@@ -371,6 +371,8 @@ static wm_status_t compute(job_t *j, uint64_t key, wm_error_t *err) {
   WM_TRY(wm_agree(run->comm->world, wm_model_unchanged(j->in->model, err), err));
   WM_TRY(wm_stage_describe(j->in, file, "sweep", key, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_unit", wm_unit_name(sweep.unit), err));
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(j->options.bootstrap.interval), err));
   if (j->gates != NULL)
     WM_TRY(wm_h5_set_string(file, "/", "gates_chosen_on", wm_role_name(wm_gate_choice(run)), err));
   wm_h5_t *whole = file;

@@ -63,6 +63,8 @@ void wm_effect_note(const wm_effect_t *e, int64_t n_tokens, char *text, size_t s
     snprintf(text, size, "no loss differs from the full model's");
   else if (e->low == e->high)
     snprintf(text, size, "all units agree: no spread to judge by");
+  else if (e->unresolved)
+    snprintf(text, size, "too few resamples: the interval ends at the extreme ones");
 }
 
 double wm_effect_width_ratio(const wm_effect_t *e) {

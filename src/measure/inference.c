@@ -36,14 +36,19 @@ double wm_median(double *x, int64_t n) {
   return wm_quantile_sorted(x, count, 0.5);
 }
 
-void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high) {
-  *low = *high = NAN;
+bool wm_sort_numbers(double *x, int64_t n) {
   for (int64_t i = 0; i < n; i++)
     if (isnan(x[i]))
-      return;
-  if (n == 0)
+      return false;
+  if (n > 0) /* qsort takes no NULL */
+    qsort(x, (size_t)n, sizeof *x, compare_doubles);
+  return true;
+}
+
+void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high) {
+  *low = *high = NAN;
+  if (n == 0 || !wm_sort_numbers(x, n))
     return;
-  qsort(x, (size_t)n, sizeof *x, compare_doubles);
   *low = wm_quantile_sorted(x, n, 0.5 * (1.0 - confidence));
   *high = wm_quantile_sorted(x, n, 0.5 * (1.0 + confidence));
 }

@@ -215,23 +215,32 @@ cleanup:
   return status;
 }
 
+/* Two sides' units are drawn; the interval is expanded as for the fewer, which is wide enough for
+ * either's share of the spread. */
+static int64_t least_units(const common_t *c) {
+  const int64_t a = c->side[0]->text->n_units, b = c->side[1]->text->n_units;
+  return a < b ? a : b;
+}
+
 /* Collective. */
 static wm_status_t interval(MPI_Comm comm, const common_t *c, wm_probe_agreement_t *out,
                             wm_error_t *err) {
   const wm_bootstrap_t *b = &c->o->bootstrap;
+  const int64_t units = least_units(c);
   int rank, size;
   int64_t first, count;
   void *memory;
   MPI_Comm_rank(comm, &rank);
   MPI_Comm_size(comm, &size);
-  if (c->side[0]->text->n_units < 2 || c->side[1]->text->n_units < 2 || b->resamples == 0)
+  if (units < 2 || b->resamples == 0)
     return WM_OK;
   wm_status_t status = wm_alloc(&memory, b->resamples, sizeof(double), "bootstrap", err);
   WM_TRY(wm_agree(comm, status, err));
   wm_partition(b->resamples, size, rank, &first, &count);
   WM_TRY(wm_agree(comm, resample(c, first, count, memory, err), err));
   wm_sum_f64(comm, memory, b->resamples);
-  wm_percentile_interval(memory, b->resamples, b->confidence, &out->low, &out->high);
+  wm_bootstrap_interval(b->interval, memory, b->resamples, units, b->confidence, &out->low,
+                        &out->high);
 cleanup:
   free(memory);
   return status;

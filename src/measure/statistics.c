@@ -254,17 +254,19 @@ wm_status_t wm_bootstrap_run_unpaired(const wm_unit_sums_t *s, const wm_bootstra
   return run(s, b, false, begin, end, delta, err);
 }
 
-/* Interval and p-values of one variant from its resamples x[n], which are sorted. */
-static void judge(double *x, int64_t n, double confidence, wm_effect_t *e) {
+/* Interval and p-values of one variant from its resamples x[R], which are sorted. */
+static void judge(double *x, const wm_bootstrap_t *b, wm_effect_t *e) {
+  const int64_t n = b->resamples;
   int64_t not_below = 0, not_above = 0;
   for (int64_t r = 0; r < n; r++) {
     not_below += x[r] >= 0;
     not_above += x[r] <= 0;
   }
-  e->p_better = (double)(not_below + 1) / (double)(n + 1);
-  e->p_worse = (double)(not_above + 1) / (double)(n + 1);
+  e->p_better = wm_bootstrap_p(b->interval, not_below, n, e->units);
+  e->p_worse = wm_bootstrap_p(b->interval, not_above, n, e->units);
   e->p_two_sided = fmin(1.0, 2.0 * fmin(e->p_better, e->p_worse));
-  wm_percentile_interval(x, n, confidence, &e->low, &e->high);
+  e->unresolved =
+      !wm_bootstrap_interval(b->interval, x, n, e->units, b->confidence, &e->low, &e->high);
 }
 
 wm_status_t wm_bootstrap_adjust(wm_effect_t *effects, int64_t n, const bool *reference,
@@ -310,7 +312,7 @@ wm_status_t wm_bootstrap_effects(const wm_unit_sums_t *s, const wm_bootstrap_t *
     if (s->n_occupied < 2 || isnan(e->delta))
       continue;
     memcpy(memory, delta + v * b->resamples, (size_t)b->resamples * sizeof(double));
-    judge(memory, b->resamples, b->confidence, e);
+    judge(memory, b, e);
   }
   free(memory);
   return wm_bootstrap_adjust(effects, s->n_variants, NULL, b->confidence, err);

@@ -30,4 +30,18 @@ for kind in documents stream; do
     done
   done
 done
+
+# Plain percentiles are another result on the same losses, and a file says which it has.
+plain=$work/plain
+mkdir "$plain"
+cp "$one/tokens.main.$kind.h5" "$one/surrogates.h5" "$plain"
+run 2 sweep "$plain" bootstrap.interval=percentile
+h5diff "$one/sweep.h5" "$plain/sweep.h5" /nll || fail "losses depend on the interval"
+! h5diff -q "$one/sweep.h5" "$plain/sweep.h5" /variants || fail "the interval makes no difference"
+for which in "$one expanded" "$plain percentile"; do
+  h5dump -a /bootstrap_interval "${which% *}/sweep.h5" >"$work/attribute"
+  grep -q "\"${which#* }\"" "$work/attribute" || fail "sweep.h5 does not name its intervals: $which"
+done
+run 2 sweep "$plain" # another key: done again, now with the usual intervals
+h5diff "$one/sweep.h5" "$plain/sweep.h5" /variants || fail "the interval is no part of the key"
 echo "1, 2, 3 and 4 ranks agree"

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """Writes the golden file of test_measure_statistics.c: an independent statement of the paired
-bootstrap, of the unpaired one, of Holm's and Benjamini and Hochberg's procedures, of quantiles and of Pearson's r.
+bootstrap with expanded percentile intervals (Hesterberg 2015), of the unpaired one with plain ones, of Holm's and Benjamini and Hochberg's procedures, of quantiles and of Pearson's r.
 
     python3 tests/oracle/statistics_golden.py tests/data/statistics/golden.txt
 
-Needs numpy only. The file holds named arrays, each as "name count" and then its values."""
+Needs numpy and scipy. The file holds named arrays, each as "name count" and then its values."""
 import sys
-from fractions import Fraction
-from math import exp, fsum
+from math import exp, fsum, sqrt
 
 import numpy as np
+from scipy import stats
 
 TOKENS, UNITS, VARIANTS, RESAMPLES, SEED, CONFIDENCE = 700, 41, 4, 300, 20260, 0.9
 MASK = 0xFFFFFFFF
@@ -62,6 +62,19 @@ def resampled_alone(full, variants, units):
     return delta
 
 
+def expanded(delta, n):
+    """Bounds of the resamples of n units, and both one-sided p-values: against delta >= 0 and <= 0."""
+    level = stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf((1 - CONFIDENCE) / 2, n - 1))
+    rank = int(level * (RESAMPLES + 1))  # order statistics, counted from 1; not near an integer here
+    ordered = np.sort(delta, axis=1)
+
+    def p(beyond):
+        return stats.t.cdf(sqrt((n - 1) / n) * stats.norm.ppf((beyond + 1) / (RESAMPLES + 1)), n - 1)
+
+    return (ordered[:, rank - 1], ordered[:, RESAMPLES - rank],
+            p((delta >= 0).sum(axis=1)), p((delta <= 0).sum(axis=1)))
+
+
 def stars(p):
     return sum(p < level for level in (0.05, 0.01, 0.001))
 
@@ -98,11 +111,9 @@ def main(path):
 
     delta = resampled(full, variants, units)
     alone = resampled_alone(full, variants, units)
+    low, high, better, worse = expanded(delta, len(np.unique(units)))
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(delta, [tail, 1 - tail], axis=1)
     alone_low, alone_high = np.quantile(alone, [tail, 1 - tail], axis=1)
-    better = [float(Fraction(int((d >= 0).sum()) + 1, RESAMPLES + 1)) for d in delta]
-    worse = [float(Fraction(int((d <= 0).sum()) + 1, RESAMPLES + 1)) for d in delta]
     two_sided = [min(1.0, 2 * min(b, w)) for b, w in zip(better, worse)]
     x, y = full.astype(float), variants[0].astype(float) ** 2
 
@@ -120,6 +131,7 @@ def main(path):
         "pearson": [np.corrcoef(x, y)[0, 1]],
         "raw_p": (p := [0.04, 0.001, 0.03, 0.001, 0.2, 0.013, 0.9, 0.05]),
         "raw_holm": holm(p), "raw_bh": benjamini_hochberg(p),
+        "plain": np.quantile(delta[0], [tail, 1 - tail]),
         "q": (q := [0, 0.025, 0.1, 1 / 3, 0.5, 0.975, 1]),
         "quantiles": np.quantile(delta[0], q),
     }

@@ -130,16 +130,16 @@ static void pairing_at_the_published_spread(void **state) {
 
 /* ---- Coverage -------------------------------------------------------------------------------- */
 
-enum { COVERED_UNITS = 120, LONGEST_UNIT = 24 };
+enum { LONGEST_UNIT = 24 };
 static const double TRUE_SHIFT = 0.01;
 
 /* Units of 5 to 24 tokens, whose cost varies with sd 0.05 between units and 0.1 between tokens. */
-static losses_t dependent_losses(uint64_t seed) {
-  losses_t l = losses_create(COVERED_UNITS * LONGEST_UNIT, COVERED_UNITS, 1);
+static losses_t dependent_losses(uint64_t seed, int units) {
+  losses_t l = losses_create(units * LONGEST_UNIT, units, 1);
   normal_t normal = {.rng = {seed, 1}};
   const wm_rng_t lengths = {seed, 2};
   l.n = 0;
-  for (int u = 0; u < COVERED_UNITS; u++) {
+  for (int u = 0; u < units; u++) {
     double level = 3 + draw(&normal), cost = TRUE_SHIFT + 0.05 * draw(&normal);
     int64_t length = 5 + (int64_t)wm_rng_below(lengths, (uint64_t)u, LONGEST_UNIT - 4);
     for (int64_t i = 0; i < length; i++, l.n++) {
@@ -152,16 +152,19 @@ static losses_t dependent_losses(uint64_t seed) {
 }
 
 /* Part of the repetitions whose 95 % interval holds the true cost. */
-static double coverage(int repetitions, bool by_token) {
+static double coverage(int repetitions, int units, wm_interval_kind_t interval, bool by_token) {
   const double truth = 100 * expm1(TRUE_SHIFT);
   int covered = 0;
   for (int i = 0; i < repetitions; i++) {
-    losses_t l = dependent_losses((uint64_t)i + 1);
+    losses_t l = dependent_losses((uint64_t)i + 1, units);
     if (by_token)
       for (int64_t t = 0; t < l.n; t++)
         l.units[t] = (int32_t)t;
     l.n_units = by_token ? l.n : l.n_units;
-    const wm_bootstrap_t b = {.resamples = 400, .seed = (uint64_t)i, .confidence = 0.95};
+    const wm_bootstrap_t b = {.resamples = units > 100 ? 399 : 999,
+                              .seed = (uint64_t)i,
+                              .confidence = 0.95,
+                              .interval = interval};
     wm_effect_t e;
     judge(&l, &b, &e);
     covered += e.low <= truth && truth <= e.high;
@@ -174,11 +177,19 @@ static double coverage(int repetitions, bool by_token) {
  * data like these, would cover some 70 %. */
 static void intervals_cover(void **state) {
   (void)state;
-  double units = coverage(2000, false), tokens = coverage(150, true);
-  print_message("coverage of 95 %% intervals: %.2f %%; if tokens are drawn %.1f %%\n", 100 * units,
-                100 * tokens);
-  if (!(units >= 0.93 && units <= 0.97))
-    fail_msg("95 %% intervals cover %g %%", 100 * units);
+  static const int counts[] = {10, 20, 30, 120};
+  for (int i = 0; i < 4; i++) {
+    const double units = coverage(2000, counts[i], WM_INTERVAL_EXPANDED, false);
+    print_message("95 %% intervals from %d units cover %.2f %%\n", counts[i], 100 * units);
+    if (!(units >= 0.93 && units <= 0.97))
+      fail_msg("95 %% intervals from %d units cover %g %%", counts[i], 100 * units);
+  }
+  const double plain = coverage(2000, 10, WM_INTERVAL_PERCENTILE, false),
+               tokens = coverage(150, 120, WM_INTERVAL_EXPANDED, true);
+  print_message("plain ones from 10 units %.2f %%; from 120, if tokens are drawn, %.1f %%\n",
+                100 * plain, 100 * tokens);
+  if (!(plain < 0.91))
+    fail_msg("plain intervals from 10 units cover %g %%: nothing needs expanding", 100 * plain);
   if (!(tokens < 0.85))
     fail_msg("intervals from tokens cover %g %%: the data are not dependent", 100 * tokens);
 }

@@ -8,11 +8,11 @@
 #include <mpi.h>
 #include <stdint.h>
 
-/* Collective over `comm`; all ranks pass equal arrays and share out the resamples. Percentile
- * interval of wm_auc(score, label) from resamples of units: unit[n] in [0, n_units), of which those
- * that hold a labelled position are drawn, as many as there are, like in statistics.h. A position
- * of a unit that is drawn k times counts k times. NaN from fewer than two units, and if a resample
- * lacks a class. The same bits for any number of ranks. */
+/* Collective over `comm`; all ranks pass equal arrays and share out the resamples. Interval
+ * (interval.h) of wm_auc(score, label) from resamples of units: unit[n] in [0, n_units), of which
+ * those that hold a labelled position are drawn, as many as there are, like in statistics.h. A
+ * position of a unit that is drawn k times counts k times. NaN from fewer than two units, and if a
+ * resample lacks a class. The same bits for any number of ranks. */
 wm_status_t wm_auc_interval(MPI_Comm comm, const double *score, const int8_t *label,
                             const int32_t *unit, int64_t n, int64_t n_units,
                             const wm_bootstrap_t *bootstrap, double *low, double *high,

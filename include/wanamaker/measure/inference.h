@@ -4,6 +4,7 @@
 
 #include "wanamaker/base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Fewest units from which a bootstrap interval is taken seriously: below, "beats the full model" is
@@ -17,7 +18,12 @@ double wm_quantile_sorted(const double *sorted, int64_t n, double q);
 /* Median of those of x[n] that are no NaN (x is reordered); NaN if there are none. */
 double wm_median(double *x, int64_t n);
 
-/* Central interval of that confidence of x[n], which it sorts in place. NaN if any x is NaN. */
+/* Sorts x[n] in place, ascending; false, and nothing done, if one of them is NaN. */
+bool wm_sort_numbers(double *x, int64_t n);
+
+/* Central part of x[n] by interpolated quantiles, as NumPy and the study have it; x is sorted in
+ * place. NaN if any x is NaN. What is claimed of effects rests on intervals that allow for few
+ * units (interval.h). */
 void wm_percentile_interval(double *x, int64_t n, double confidence, double *low, double *high);
 
 /* Adjusted p-values of p[n]: Holm (family-wise error) and Benjamini-Hochberg (false discovery

@@ -6,9 +6,9 @@
  * fixed; nothing degenerate fails: what can't be computed is NaN, with a note.
  *
  * delta = NLL with the surrogate - NLL of the full model, nats. Label 1 where delta <= threshold
- * (labels.h), the threshold being that of the training positions. AUC, r and R^2 have percentile
- * intervals from a bootstrap of units; probes are fitted on training positions and judged on
- * held-out ones, and no unit lies on both sides.
+ * (labels.h), the threshold being that of the training positions. AUC, r and R^2 have
+ * intervals from a bootstrap of units (interval.h); probes are fitted on training positions and
+ * judged on held-out ones, and no unit lies on both sides.
  *
  * x = the MLP's input, LN(h) with gain gamma and offset beta; e = the token's embedding, with that
  * of its position where the family adds one. Views of x = token part + context part (+ beta):

@@ -8,14 +8,15 @@
  * cancels. Of a unit only its token count and the sums of its NLLs matter; R resamples of U units
  * cost O(R U) draws and O(R U V) multiply-adds for V variants, which share the resamples.
  *
- * Percentile intervals are short from few units: the spread of the resamples is smaller than that
- * of the data by sqrt((U - 1) / U), and they use the normal's quantiles where Student's would be
- * right. Simulated, intervals of 95 % cover 89 % at 10 units, 91.5 % at 20, 93 % at 30, 94 % at
- * 120.
+ * Intervals and p-values are those of interval.h: expanded percentile intervals, which allow for
+ * few units. Simulated (test_measure_effects: unequal units, 2000 repetitions, so that a standard
+ * error is 0.5 %), 95 % intervals cover 93.4 % at 10 units, 94.8 % at 20, 95.1 % at 30 and 94.9 %
+ * at 120; plain percentile intervals 88 % at 10.
  *
  * The study draws for each side alone, so that its intervals are some ten times as wide; that is
  * here as well, to show what pairing gains: the full model on resample r, the variants on a
- * resample of their own.
+ * resample of their own. These are the study's own, plain percentile intervals by interpolated
+ * quantiles (wm_percentile_interval), whatever the paired ones are.
  *
  * Draw j of resample r is a pure function of (seed, r, j), and a resample's sums run over units in
  * ascending order: any split of the resamples over ranks or threads gives the same bits.
@@ -28,6 +29,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/effects.h"
 #include "wanamaker/measure/inference.h"
+#include "wanamaker/measure/interval.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -71,9 +73,10 @@ typedef struct {
   uint64_t seed;
   double confidence; /* of the interval, in (0, 1): 0.95 */
   bool unpaired;     /* the study's interval is wanted too */
+  wm_interval_kind_t interval;
 } wm_bootstrap_t;
 
-/* {10000, 1, 0.95, false} */
+/* {10000, 1, 0.95, false, WM_INTERVAL_EXPANDED} */
 wm_bootstrap_t wm_bootstrap_default(void);
 
 /* Resamples [begin, end) of the R: delta[v * R + r] in percent, for all v; other elements of

@@ -25,7 +25,8 @@ typedef enum {
 /* NaN where it is not defined (constant sides, no pairs). Not collective. */
 double wm_moments_statistic(const wm_moments_t *m, wm_moment_kind_t kind);
 
-/* A statistic of pairs, with its percentile interval; NaN from fewer than two units. */
+/* A statistic of pairs, with its interval (interval.h; the units are those that hold a pair); NaN
+ * from fewer than two. */
 typedef struct {
   double value, low, high;
   wm_moments_t all; /* about the means of all pairs that are used */
