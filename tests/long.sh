@@ -151,28 +151,76 @@ study() {
   bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
 }
 
+# A report's every number, and its page in headless Chromium; screenshots go to build/browser.
+check_report() { # REPORT RESULTS...
+  local report=$1
+  /usr/bin/python3 tests/oracle/report_check.py "$report" results/reference 3 "${@:2}" &&
+    /usr/bin/python3 tests/oracle/report_browser.py "$report" "build/browser/pictures_${report##*/}"
+}
+
+train() { # OUT PLAN SETTING...: demo_gpt2, on the tokens behind those of the ranges
+  mkdir -p "$1"
+  cp build/browser/demo_gpt2/tokens.* "$1"
+  "$build/wanamaker" finetune configs/demo.cfg model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt \
+    output.dir="$1" "finetune.tokens=[100000,120000]" finetune.plan="$2" "${@:3}" >/dev/null
+}
+
 # Training with its control and probes besides, as if of a model of the study.
 report_with_all() {
   local out=build/browser/all study=build/browser/study
-  local settings=(model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt "output.dir=$out")
+  local training=(finetune.length=64 finetune.sequences=8 finetune.steps=20 finetune.evaluate_every=10
+    "finetune.layers=[2,3,4,5]")
   rm -rf $out $study
   mkdir -p $out
-  cp build/browser/demo_gpt2/{tokens.*,surrogates,sweep}.h5 $out/
-  local training=(finetune.length=64 finetune.sequences=8 finetune.steps=20 finetune.evaluate_every=10
-    "finetune.layers=[2,3]" "finetune.tokens=[100000,120000]")
-  "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=control_study \
-    >/dev/null && mv $out/finetune.h5 $out/control.h5 &&
-    "$build/wanamaker" finetune configs/demo.cfg "${settings[@]}" "${training[@]}" finetune.plan=linearize \
-      >/dev/null &&
-    "$build/wanamaker" probe configs/demo.cfg "${settings[@]}" "probe.layers=[1,4]" >/dev/null || return 1
-  /usr/bin/python3 tests/oracle/report_study.py $out $study 512000 102400 &&
+  cp build/browser/demo_gpt2/{surrogates,sweep}.h5 $out/
+  train $out control_study "${training[@]}" && mv $out/finetune.h5 $out/control.h5 &&
+    train $out linearize "${training[@]}" &&
+    "$build/wanamaker" probe configs/demo.cfg model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt \
+      output.dir=$out "probe.layers=[1,4]" >/dev/null &&
+    /usr/bin/python3 tests/oracle/report_study.py $out $study 512000 102400 &&
     "$build/wanamaker" report output.dir=$study >$study.log &&
     cat $study.log &&
-    /usr/bin/python3 tests/oracle/report_check.py $study results/reference 3 $study &&
-    /usr/bin/python3 tests/oracle/report_browser.py $study build/browser/pictures_study
+    check_report $study $study
 }
 
-# The demo's report in headless Chromium; screenshots go to build/browser.
+# Both models with gates and plans; one with probes of all layers, three sets of gated layers with their
+# controls, and layers made linear one after another.
+report_of_study() {
+  local out=build/browser model set key
+  local short=(finetune.length=128 finetune.sequences=4 finetune.steps=30 finetune.gate_steps=36
+    finetune.gate_rate=2e-2 finetune.evaluate_every=10)
+  rm -rf $out/{gates_*,set*,progressive*,full}
+  for model in demo_gpt2 demo_gpt_neox; do
+    local settings=(configs/demo-gates.cfg model.path="tests/data/$model" corpora.demo.path=build/demo_text.txt
+      output.dir="$out/gates_$model")
+    "$build/wanamaker" run "${settings[@]}" >/dev/null && "$build/wanamaker" allocate "${settings[@]}" >/dev/null || return 1
+  done
+  "$build/wanamaker" probe configs/demo.cfg model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt \
+    output.dir=$out/gates_demo_gpt2 >/dev/null || return 1
+  for set in 3,4 2,3,4,5 0,1,2,3,4,5,6,7; do
+    key=$out/set${set//,/}
+    train "$key" control finetune.control_of=two_phase "finetune.layers=[$set]" "${short[@]}" &&
+      mv "$key/finetune.h5" "$key/control.h5" && rm "$key"/finetune.* &&
+      train "$key" two_phase "finetune.layers=[$set]" "${short[@]}" || return 1
+  done
+  train $out/progressive progressive finetune.count=6 finetune.starts=random finetune.length=128 \
+    finetune.sequences=1 finetune.steps=50 finetune.rate=5e-6 finetune.schedule=constant finetune.evaluate_every=0 &&
+    /usr/bin/python3 tests/oracle/report_study.py $out/progressive $out/progressive_study &&
+    "$build/wanamaker" report output.dir=$out/full \
+      report.inputs="$out/gates_demo_gpt2,$out/gates_demo_gpt_neox,$out/set34,$out/set2345,$out/set01234567,$out/progressive_study" \
+      >$out/full.log &&
+    cat $out/full.log &&
+    check_report $out/full $out/gates_demo_gpt2 $out/gates_demo_gpt_neox $out/set34 $out/set2345 $out/set01234567 \
+      $out/progressive_study || return 1
+  rm -rf $out/hostile_{probes,set,page}
+  /usr/bin/python3 tests/oracle/report_hostile.py $out/gates_demo_gpt2 $out/hostile_probes &&
+    /usr/bin/python3 tests/oracle/report_hostile.py $out/set34 $out/hostile_set &&
+    "$build/wanamaker" report output.dir=$out/hostile_page \
+      report.inputs="$out/hostile_probes,$out/hostile_set,$out/set2345" >/dev/null &&
+    check_report $out/hostile_page $out/hostile_probes $out/hostile_set $out/set2345
+}
+
+# The demo's report, one of all that there is, and one of a study.
 browser() {
   local text=build/demo_text.txt model
   wm_install chromium gnuplot-nox python3-h5py
@@ -182,11 +230,9 @@ browser() {
       output.dir="build/browser/$model" >/dev/null || return 1
   done
   "$build/wanamaker" report report.inputs=build/browser/demo_gpt2,build/browser/demo_gpt_neox \
-    output.dir=build/browser/both >/dev/null &&
-    /usr/bin/python3 tests/oracle/report_check.py build/browser/both results/reference 3 \
-      build/browser/demo_gpt2 build/browser/demo_gpt_neox &&
-    /usr/bin/python3 tests/oracle/report_browser.py build/browser/both build/browser/pictures &&
-    report_with_all
+    output.dir=build/browser/both &&
+    check_report build/browser/both build/browser/demo_gpt2 build/browser/demo_gpt_neox &&
+    report_with_all && report_of_study
 }
 
 fuzz() {

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@ enum { TEXT = 256 };
 
 /* What only rank 0 knows, and what must not differ between the ranks. */
 typedef struct {
-  char host[TEXT], start[TEXT], end[TEXT], mpi[TEXT], hdf5[TEXT], blas[TEXT];
+  char host[TEXT], cpu[TEXT], start[TEXT], end[TEXT], mpi[TEXT], hdf5[TEXT], blas[TEXT];
 } facts_t;
 
 static void format_time(char out[TEXT], double seconds) {
@@ -37,6 +38,25 @@ static void describe_blas(char out[TEXT]) {
   }
 }
 
+/* "MODEL, N processors" of the first rank's node. */
+static void describe_cpu(char out[TEXT]) {
+  static const char key[] = "model name";
+  char line[TEXT];
+  struct utsname machine;
+  const char *model = uname(&machine) == 0 ? machine.machine : "unknown";
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  while (f != NULL && fgets(line, sizeof line, f) != NULL)
+    if (strncmp(line, key, sizeof key - 1) == 0 && strchr(line, ':') != NULL) {
+      line[strcspn(line, "\n")] = '\0';
+      model = strchr(line, ':') + 1;
+      model += strspn(model, " ");
+      break;
+    }
+  snprintf(out, TEXT, "%.200s, %ld processors", model, sysconf(_SC_NPROCESSORS_ONLN));
+  if (f != NULL)
+    fclose(f);
+}
+
 static void describe_mpi(char out[TEXT]) {
   char text[MPI_MAX_LIBRARY_VERSION_STRING];
   int length;
@@ -50,6 +70,7 @@ static void gather(facts_t *facts, double start) {
   memset(facts, 0, sizeof *facts);
   if (gethostname(facts->host, TEXT - 1) != 0)
     snprintf(facts->host, TEXT, "unknown");
+  describe_cpu(facts->cpu);
   format_time(facts->start, start);
   format_time(facts->end, (double)time(NULL));
   describe_mpi(facts->mpi);
@@ -76,6 +97,7 @@ wm_status_t wm_provenance_write(wm_h5_t *file, const wm_comm_t *comm, const wm_p
       {"blas", facts.blas},
       {"gemm", p->backend},
       {"host", facts.host},
+      {"cpu", facts.cpu},
       {"start", facts.start},
       {"end", facts.end},
   };

@@ -155,6 +155,13 @@ static wm_status_t print_inputs(const wm_results_t *a, const wm_results_t *b, FI
       add_difference(t, what, left->attributes.all[i].value, wm_attribute(&right->attributes, name),
                      &n);
     }
+    for (int i = 0; i < right->attributes.n && left->state == WM_FILE_READ; i++) {
+      const char *name = right->attributes.all[i].name;
+      char what[256];
+      snprintf(what, sizeof what, "%s: %s", left->name, name);
+      if (wm_attribute(&left->attributes, name)[0] == '\0')
+        add_difference(t, what, NULL, right->attributes.all[i].value, &n);
+    }
   }
   fprintf(out, "Inputs, versions, machine\n");
   return print_or_say(t, n, "all result files say the same of their making", out, err);
@@ -216,6 +223,112 @@ static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FI
   return print_or_say(t, n, "no layer is in both", out, err);
 }
 
+/* The row that changes the same layers in the same way; -1: there is none. */
+static int64_t same_variant(const wm_results_t *a, int64_t row, const wm_results_t *b) {
+  static const char *const texts[] = {"layers", "path", "gate"};
+  double threshold = wm_frame_number(&a->variants, row, "threshold");
+  for (int64_t v = 1; v < b->variants.n; v++) {
+    double other = wm_frame_number(&b->variants, v, "threshold");
+    bool same = other == threshold || (isnan(other) && isnan(threshold));
+    for (int i = 0; i < 3; i++)
+      same &= strcmp(wm_frame_text(&a->variants, row, texts[i]),
+                     wm_frame_text(&b->variants, v, texts[i])) == 0;
+    if (same)
+      return v;
+  }
+  return -1;
+}
+
+static void add_cost(wm_table_t *t, const wm_frame_t *f, int64_t row) {
+  char interval[64];
+  wm_interval_text(wm_frame_number(f, row, "low"), wm_frame_number(f, row, "high"), interval,
+                   sizeof interval);
+  wm_table_float(t, wm_frame_number(f, row, "delta_pct"));
+  wm_table_text(t, interval);
+}
+
+static void add_distance(wm_table_t *t, const wm_frame_t *a, int64_t i, const wm_frame_t *b,
+                         int64_t j) {
+  bool apart = wm_frame_number(a, i, "high") < wm_frame_number(b, j, "low") ||
+               wm_frame_number(b, j, "high") < wm_frame_number(a, i, "low");
+  wm_table_float(t, wm_frame_number(b, j, "delta_pct") - wm_frame_number(a, i, "delta_pct"));
+  wm_table_text(t, apart ? "apart" : "");
+}
+
+static wm_status_t start_costs(const wm_results_t *a, const wm_results_t *b, wm_table_t **out,
+                               wm_error_t *err) {
+  const wm_column_t columns[] = {
+      {"what", NULL, WM_ALIGN_LEFT, 0},      {"cost, %", a->label, WM_ALIGN_RIGHT, 3},
+      {"interval", NULL, WM_ALIGN_RIGHT, 0}, {"cost, %", b->label, WM_ALIGN_RIGHT, 3},
+      {"interval", NULL, WM_ALIGN_RIGHT, 0}, {"difference", "%", WM_ALIGN_RIGHT, 3},
+      {"", NULL, WM_ALIGN_LEFT, 0}};
+  return wm_table_create(columns, sizeof columns / sizeof columns[0], out, err);
+}
+
+/* Gates and sets of layers: the variants that are not one linear layer. */
+static wm_status_t print_variants(const wm_results_t *a, const wm_results_t *b, FILE *out,
+                                  wm_error_t *err) {
+  wm_table_t *t = NULL;
+  int64_t n = 0;
+  wm_status_t status = start_costs(a, b, &t, err);
+  if (status != WM_OK)
+    return status;
+  for (int64_t v = 1; v < a->variants.n; v++) {
+    int64_t other = same_variant(a, v, b);
+    if (other < 0 || wm_variant_layer(&a->variants, v) >= 0)
+      continue;
+    n++;
+    double threshold = wm_frame_number(&a->variants, v, "threshold");
+    char at[32] = "";
+    if (!isnan(threshold))
+      snprintf(at, sizeof at, " at %.4g", threshold);
+    wm_table_textf(t, "%s: %s %s%s", wm_frame_text(&a->variants, v, "layers"),
+                   wm_frame_text(&a->variants, v, "path"), wm_frame_text(&a->variants, v, "gate"),
+                   at);
+    add_cost(t, &a->variants, v);
+    add_cost(t, &b->variants, other);
+    add_distance(t, &a->variants, v, &b->variants, other);
+  }
+  fprintf(out, "\nGates and sets of layers\n");
+  return print_or_say(t, n, "no gate and no set of layers is in both", out, err);
+}
+
+static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b, FILE *out,
+                                   wm_error_t *err) {
+  const struct {
+    const char *name;
+    const wm_training_result_t *left, *right;
+  } runs[] = {{"plan", &a->training, &b->training}, {"control", &a->control, &b->control}};
+  wm_table_t *t = NULL;
+  int64_t n = 0;
+  wm_status_t status = start_costs(a, b, &t, err);
+  if (status != WM_OK)
+    return status;
+  for (int k = 0; k < 2; k++) {
+    const wm_frame_t *left = wm_training_range(runs[k].left, "evaluation");
+    const wm_frame_t *right = wm_training_range(runs[k].right, "evaluation");
+    int64_t i = wm_training_end(left), j = wm_training_end(right);
+    if (i < 0 || j < 0)
+      continue;
+    n++;
+    wm_table_textf(t, "%s, end", runs[k].name);
+    add_cost(t, left, i);
+    add_cost(t, right, j);
+    add_distance(t, left, i, right, j);
+  }
+  if (n == 0) {
+    wm_table_free(t);
+    return WM_OK;
+  }
+  fprintf(out, "\nTraining: change of perplexity since its start\n");
+  const char *tokens = wm_attribute(&a->files[WM_FILE_FINETUNE].attributes, "tokens_seen");
+  status = print_or_say(t, n, "", out, err);
+  if (status == WM_OK &&
+      strcmp(tokens, wm_attribute(&b->files[WM_FILE_FINETUNE].attributes, "tokens_seen")) != 0)
+    fprintf(out, "the two have seen different numbers of tokens and are not to be ranked\n");
+  return status;
+}
+
 wm_status_t wm_comparison_print(const wm_results_t *a, const wm_results_t *b, FILE *out,
                                 wm_error_t *err) {
   wm_status_t status = print_inputs(a, b, out, err);
@@ -223,6 +336,10 @@ wm_status_t wm_comparison_print(const wm_results_t *a, const wm_results_t *b, FI
     status = print_settings(a, b, out, err);
   if (status == WM_OK)
     status = print_layers(a, b, out, err);
+  if (status == WM_OK)
+    status = print_variants(a, b, out, err);
+  if (status == WM_OK)
+    status = print_trainings(a, b, out, err);
   const char *left = wm_results_attribute(a, "text_fingerprint_evaluation");
   if (status == WM_OK && strcmp(left, wm_results_attribute(b, "text_fingerprint_evaluation")) != 0)
     fprintf(out, "the two were measured on different texts: costs may differ for that alone\n");

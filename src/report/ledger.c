@@ -11,11 +11,22 @@ const char *wm_claim_verdict_name(wm_claim_verdict_t verdict) {
   return names[verdict];
 }
 
+/* Of the full model, by its sweep or at the start of its training; NaN. */
+static double perplexity_of(const wm_results_t *r) {
+  const wm_training_result_t *runs[] = {&r->training, &r->control};
+  double perplexity = wm_frame_number(&r->variants, 0, "ppl");
+  for (int i = 0; i < 2 && isnan(perplexity); i++) {
+    const wm_frame_t *table = wm_training_range(runs[i], "evaluation");
+    perplexity = table != NULL ? wm_frame_number(table, 0, "ppl") : NAN;
+  }
+  return perplexity;
+}
+
 const char *wm_results_study_model(const wm_results_t *r) {
   return wm_published_model(wm_results_attribute(r, "model_family"),
                             strtoll(wm_results_attribute(r, "model_layers"), NULL, 10),
                             strtoll(wm_results_attribute(r, "model_width"), NULL, 10),
-                            wm_frame_number(&r->variants, 0, "ppl"));
+                            perplexity_of(r));
 }
 
 /* Is the claim about the model of these results? */
@@ -43,20 +54,21 @@ static wm_claim_t start(const wm_ledger_rule_t *rule, int64_t row) {
                       .differences = rule->differences};
 }
 
-/* The first results of the claim's model that have the quantity, else the first that have it. */
+/* The first results of the claim's model that test it, else the first of that model that have the
+ * quantity, else the first that have it. */
 static wm_claim_t assess(const wm_ledger_rule_t *rule, int64_t row, const char *model,
                          const wm_results_t *results, int64_t n) {
   wm_claim_t found = start(rule, row);
-  for (int64_t i = 0; i < n && rule->measure != NULL; i++) {
+  for (int64_t i = 0; i < n; i++) {
     wm_claim_t claim = start(rule, row);
     if (!rule->measure(results, n, i, &claim))
       continue;
     claim.on = i;
     claim.same_model = is_about(model, &results[i]);
-    if (claim.same_model)
+    if (claim.same_model && claim.verdict != WM_NOT_TESTED)
       return claim;
     claim.verdict = WM_NOT_TESTED;
-    if (found.on < 0)
+    if (found.on < 0 || (claim.same_model && !found.same_model))
       found = claim;
   }
   return found;

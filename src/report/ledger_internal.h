@@ -11,7 +11,7 @@ typedef bool (*wm_ledger_measure_t)(const wm_results_t *results, int64_t n, int6
 
 typedef struct {
   const char *id;
-  wm_ledger_measure_t measure; /* NULL: nothing here measures it */
+  wm_ledger_measure_t measure;
   const char *quantity, *needs, *rule, *differences;
 } wm_ledger_rule_t;
 
@@ -20,7 +20,9 @@ extern const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS];
 /* Reproduced where `agrees`, contradicted where `differs`, else not reproduced. */
 wm_claim_verdict_t wm_ledger_judge(bool agrees, bool differs);
 
-/* Claims about training (ledger_training.c): C15, C16, C17. */
+/* Claims about training (ledger_training.c): C14, C15, C16, C17. */
+bool wm_ledger_progressive(const wm_results_t *results, int64_t n, int64_t index,
+                           wm_claim_t *claim);
 bool wm_ledger_linearized(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 bool wm_ledger_two_phase(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);
 bool wm_ledger_control(const wm_results_t *results, int64_t n, int64_t index, wm_claim_t *claim);

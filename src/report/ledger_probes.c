@@ -1,17 +1,9 @@
 /* Claims about probes: what probes.h5 says of them. */
 #include "ledger_internal.h"
+#include "probes_internal.h"
 
 #include <math.h>
 #include <string.h>
-
-static bool is(const wm_frame_t *f, int64_t row, const char *member, const char *value) {
-  return strcmp(wm_frame_text(f, row, member), value) == 0;
-}
-
-static bool is_first(const wm_frame_t *f, int64_t row) {
-  return is(f, row, "corpus", wm_frame_text(f, 0, "corpus")) &&
-         is(f, row, "surrogates", wm_frame_text(f, 0, "surrogates"));
-}
 
 /* C10: the context part alone does as well as the whole input. */
 bool wm_ledger_context(const wm_results_t *all, int64_t n, int64_t index, wm_claim_t *c) {
@@ -20,11 +12,12 @@ bool wm_ledger_context(const wm_results_t *all, int64_t n, int64_t index, wm_cla
   double most = NAN;
   (void)n;
   for (int64_t i = 0; i < t->n; i++) {
-    if (!is_first(t, i) || !is(t, i, "label", "median") || !is(t, i, "gate", "c") ||
-        !is(t, i, "view", "normalised"))
+    if (!wm_probe_is_first(t, i) || !wm_probe_is(t, i, "label", "median") ||
+        !wm_probe_is(t, i, "gate", "c") || !wm_probe_is(t, i, "view", "normalised"))
       continue;
     for (int64_t j = 0; j < t->n; j++) {
-      if (!is_first(t, j) || !is(t, j, "label", "median") || !is(t, j, "gate", "x") ||
+      if (!wm_probe_is_first(t, j) || !wm_probe_is(t, j, "label", "median") ||
+          !wm_probe_is(t, j, "gate", "x") ||
           wm_frame_number(t, j, "layer") != wm_frame_number(t, i, "layer"))
         continue;
       double gap = fabs(wm_frame_number(t, i, "auc") - wm_frame_number(t, j, "auc"));
@@ -44,7 +37,7 @@ bool wm_ledger_corpora(const wm_results_t *all, int64_t n, int64_t index, wm_cla
   int64_t row = -1;
   (void)n;
   for (int64_t i = 0; i < t->n; i++)
-    if (is(t, i, "key", "target") && !isnan(wm_frame_number(t, i, "r")) &&
+    if (wm_probe_is(t, i, "key", "target") && !isnan(wm_frame_number(t, i, "r")) &&
         (row < 0 ||
          (wm_frame_number(t, i, "layer") == 12 && wm_frame_number(t, row, "layer") != 12)))
       row = i;
@@ -67,7 +60,7 @@ bool wm_ledger_features(const wm_results_t *all, int64_t n, int64_t index, wm_cl
   (void)n;
   for (int64_t i = 0; i < t->n; i++) {
     double r2 = wm_frame_number(t, i, "r2_heldout");
-    if (!is_first(t, i) || isnan(r2))
+    if (!wm_probe_is_first(t, i) || isnan(r2))
       continue;
     if (isnan(c->value) || r2 > c->value) {
       c->value = r2;
@@ -88,7 +81,7 @@ bool wm_ledger_clusters(const wm_results_t *all, int64_t n, int64_t index, wm_cl
   (void)n;
   for (int64_t i = 0; i < t->n; i++) {
     double count = wm_frame_number(t, i, "linear") + wm_frame_number(t, i, "nonlinear");
-    if (is_first(t, i) && !isnan(count) && (isnan(c->value) || count > c->value)) {
+    if (wm_probe_is_first(t, i) && !isnan(count) && (isnan(c->value) || count > c->value)) {
       c->value = count;
       c->beside = wm_frame_number(t, i, "k");
     }

@@ -61,6 +61,18 @@ double wm_configured(const wm_results_t *r, const char *group, const char *membe
 /* "95 %": confidence of the intervals, for titles. */
 const char *wm_confidence_text(const wm_results_t *r, char *text, size_t size);
 
+/* Layers that the last phase of a training has linear or gated; NaN. */
+double wm_training_layers(const wm_results_t *r);
+/* Layer of a row of a training's gates, by the row's name; NaN. */
+double wm_gated_layer(const wm_frame_t *gates, int64_t row);
+/* The study's curve "LAYER PERCENT" of a variant, for results of its models, as the block $NAME;
+ * false: it has none. */
+bool wm_page_published(FILE *script, const wm_page_t *page, const wm_results_t *r,
+                       const char *variant, const char *name);
+/* Are there two or more that have something to compare? */
+bool wm_compares_models(const wm_report_t *report);
+bool wm_compares_trainings(const wm_report_t *report);
+
 /* Prefix of the ids of model number i: "m0-layers". Borrowed from `buffer`. */
 const char *wm_model_id(char *buffer, size_t size, int64_t i, const char *name);
 
@@ -75,6 +87,7 @@ void wm_section_bench(wm_page_t *page, int64_t model);
 void wm_section_training(wm_page_t *page, int64_t model);
 void wm_section_probes(wm_page_t *page, int64_t model);
 void wm_section_models(wm_page_t *page);
+void wm_section_trainings(wm_page_t *page);
 void wm_section_ledger(wm_page_t *page);
 void wm_section_published(wm_page_t *page);
 void wm_section_missing(wm_page_t *page);

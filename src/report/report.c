@@ -48,9 +48,12 @@ static void put_header(wm_page_t *page) {
     wm_page_raw(page, "</a>");
   }
   wm_page_raw(page,
-              "%s<a href=\"#ledger\">The study's claims</a><a href=\"#missing\">What is "
+              "%s%s<a href=\"#ledger\">The study's claims</a><a href=\"#missing\">What is "
               "missing</a><a href=\"#provenance\">Provenance</a></nav>\n<main>\n",
-              page->report->n > 1 ? "<a href=\"#compared\">Models compared</a>" : "");
+              wm_compares_models(page->report) ? "<a href=\"#compared\">Models compared</a>" : "",
+              wm_compares_trainings(page->report)
+                  ? "<a href=\"#trainings-compared\">Trainings compared</a>"
+                  : "");
 }
 
 static void put_model(wm_page_t *page, int64_t i) {
@@ -78,6 +81,7 @@ static void put_page(wm_page_t *page) {
   for (int64_t i = 0; i < page->report->n && wm_page_ok(page); i++)
     put_model(page, i);
   wm_section_models(page);
+  wm_section_trainings(page);
   wm_section_ledger(page);
   wm_section_published(page);
   wm_section_missing(page);

@@ -71,19 +71,23 @@ static void draw_routed(wm_page_t *page, int64_t model) {
   wm_page_raw(page, " layers.");
   put_pairs(figure.script, r, false);
   put_pairs(figure.script, r, true);
+  bool published = wm_page_published(figure.script, page, r, "gate:best", "study");
   wm_axis_wide(figure.script, most > 12 * fmax(1, fabs(r->overview.median_cost)));
   fprintf(figure.script,
           "set xrange [-0.6:%g]\nset xtics %d\nset xlabel 'layer'\n"
           "set ylabel 'perplexity, %% above the full model'\nset key top center horizontal "
           "outside\nset xzeroaxis lt 1 lw 1 lc rgb " WM_INK "\n"
-          "plot $linear using 1:2:3:4 with yerrorbars pt 5 ps 0.8 lw 1.5 lc rgb " WM_SECOND
+          "plot %s$linear using 1:2:3:4 with yerrorbars pt 5 ps 0.8 lw 1.5 lc rgb " WM_SECOND
           " title 'linear at every position',\\\n"
           " $gated using 1:2:3:4 with yerrorbars pt 6 ps 1.0 lw 1.5 lc rgb " WM_FIRST
           " title 'routed by the chosen gate'\n",
           (double)r->layer_results[r->n_layers - 1].layer + 0.6,
           r->n_layers > 40   ? 4
           : r->n_layers > 16 ? 2
-                             : 1);
+                             : 1,
+          published ? "$study using 1:2 with linespoints pt 2 ps 0.7 lw 1.2 dt 3 lc rgb " WM_MUTED
+                      " title 'the study: best gate',\\\n "
+                    : "");
   wm_page_end_figure(page, &figure, id,
                      "Squares: the layer's surrogate everywhere. Rings: only where the gate says "
                      "so, on text that the gate was not chosen on. A ring whose bar lies below "

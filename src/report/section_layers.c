@@ -20,25 +20,53 @@ static void put_layers(wm_page_t *page, const wm_results_t *r, wm_verdict_t verd
                   (long long)r->layer_results[i].layer);
 }
 
-static void answer(wm_page_t *page, const wm_results_t *r) {
-  const wm_overview_t *o = &r->overview;
-  wm_page_raw(page, "<p class=\"answer\"><strong class=\"name\">");
-  wm_page_text(page, r->label);
-  wm_page_raw(page, "</strong>: ");
-  if (o->measured == 0) {
-    wm_page_raw(page, "no sweep has measured its layers yet.</p>\n");
+/* What training has changed, if there was any. */
+static void answer_training(wm_page_t *page, const wm_results_t *r) {
+  const wm_frame_t *plan = wm_training_range(&r->training, "evaluation");
+  const wm_frame_t *control = wm_training_range(&r->control, "evaluation");
+  const int64_t end = wm_training_end(plan), other = wm_training_end(control);
+  if (end < 0)
+    return;
+  wm_page_raw(page, " Trained by the plan <code>");
+  wm_page_text(page, wm_attribute(&r->files[WM_FILE_FINETUNE].attributes, "plan"));
+  wm_page_raw(page, "</code> with ");
+  wm_page_number(page, "trained_layers", wm_training_layers(r), 0);
+  wm_page_raw(page, " layers linear or gated, its perplexity changes by ");
+  wm_page_number(page, "training_change_pct", wm_frame_number(plan, end, "delta_pct"), 2);
+  wm_page_raw(page, " %% (");
+  wm_page_number(page, "training_low_pct", wm_frame_number(plan, end, "low"), 2);
+  wm_page_raw(page, " to ");
+  wm_page_number(page, "training_high_pct", wm_frame_number(plan, end, "high"), 2);
+  wm_page_raw(page, "); ");
+  if (other < 0) {
+    wm_page_raw(page, "without a control, nobody can say what of it is the training's.");
     return;
   }
+  wm_page_raw(page, "that of its control, with nothing linear, by ");
+  wm_page_number(page, "control_change_pct", wm_frame_number(control, other, "delta_pct"), 2);
+  wm_page_raw(page, wm_training_is_fair(r)
+                        ? " %% on the same tokens."
+                        : " %%, on other tokens, so that the two are not to be ranked.");
+}
+
+static void answer_layers(wm_page_t *page, const wm_results_t *r) {
+  const wm_overview_t *o = &r->overview;
+  if (o->measured == 0) {
+    wm_page_raw(page, "no sweep has measured its layers yet.");
+    return;
+  }
+  wm_page_raw(page, "<strong>");
   wm_page_number(page, "layers_wasted", (double)o->wasted, 0);
   wm_page_raw(page, " of ");
   wm_page_number(page, "layers_measured", (double)o->measured, 0);
-  wm_page_raw(page, " layers are wasted");
+  wm_page_raw(page, o->wasted == 1 ? " layers is wasted" : " layers are wasted");
   if (o->wasted > 0) {
     wm_page_raw(page, " (");
     put_layers(page, r, WM_WASTED);
     wm_page_raw(page, ")");
   }
-  wm_page_raw(page, ": each of them, alone, may be replaced by its linear map for at most ");
+  wm_page_raw(page,
+              "</strong>: each of them, alone, may be replaced by its linear map for at most ");
   wm_page_number(page, "tolerance_pct", r->tolerance, -4);
   wm_page_raw(page, " %% of perplexity, even at the upper end of its ");
   wm_page_number(page, "confidence_pct", 100 * wm_configured(r, "bootstrap", "confidence"), -4);
@@ -54,7 +82,18 @@ static void answer(wm_page_t *page, const wm_results_t *r) {
   wm_page_number(page, "layers_undecided", (double)o->undecided, 0);
   wm_page_raw(page, " undecided. Median cost of a layer: ");
   wm_page_number(page, "median_cost_pct", o->median_cost, 3);
-  wm_page_raw(page, " %%.</p>\n");
+  wm_page_raw(page, " %%.");
+}
+
+static void answer(wm_page_t *page, int64_t model) {
+  const wm_results_t *r = &page->report->results[model];
+  wm_page_raw(page, "<p class=\"answer\" data-m=\"m%lld\"><strong class=\"name\">",
+              (long long)model);
+  wm_page_text(page, r->label);
+  wm_page_raw(page, "</strong>: ");
+  answer_layers(page, r);
+  answer_training(page, r);
+  wm_page_raw(page, "</p>\n");
 }
 
 static void put_legend(wm_page_t *page) {
@@ -172,9 +211,8 @@ static void put_points(FILE *f, const wm_results_t *r, wm_verdict_t verdict, con
   fputs("NaN NaN NaN NaN\nEOD\n", f);
 }
 
-/* The study's curve for this model; false: it has none. */
-static bool put_published(FILE *f, const wm_page_t *page, const wm_results_t *r,
-                          const char *variant, const char *name) {
+bool wm_page_published(FILE *f, const wm_page_t *page, const wm_results_t *r, const char *variant,
+                       const char *name) {
   const char *model = wm_results_study_model(r);
   bool any = false;
   fprintf(f, "$%s << EOD\n", name);
@@ -196,7 +234,7 @@ static void draw_costs(FILE *f, const wm_page_t *page, const wm_results_t *r) {
   put_points(f, r, WM_WASTED, "wasted");
   put_points(f, r, WM_UNDECIDED, "undecided");
   put_points(f, r, WM_NEEDED, "needed");
-  bool published = put_published(f, page, r, "all-linear", "study");
+  bool published = wm_page_published(f, page, r, "all-linear", "study");
   const int64_t last = r->layer_results[r->n_layers - 1].layer;
   wm_axis_wide(f, is_wide(r));
   fprintf(
@@ -259,7 +297,7 @@ void wm_section_answer(wm_page_t *page) {
   json_t *models = json_object_get(page->summary, "models");
   for (int64_t i = 0; i < report->n; i++) {
     page->scope = json_array_get(models, (size_t)i);
-    answer(page, &report->results[i]);
+    answer(page, i);
   }
   page->scope = page->summary;
 }

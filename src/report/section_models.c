@@ -30,6 +30,8 @@ static void put_models(wm_page_t *page) {
   wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
   for (int64_t i = 0; t != NULL && i < report->n; i++) {
     const wm_results_t *r = &report->results[i];
+    if (r->overview.measured == 0)
+      continue;
     wm_table_text(t, r->label);
     wm_table_text(t, wm_results_attribute(r, "model_family"));
     wm_table_float(t, parameters_of(r));
@@ -123,8 +125,15 @@ static void draw_sizes(wm_page_t *page) {
                      "interval ends. Crosses are the study's models under its protocol.");
 }
 
+bool wm_compares_models(const wm_report_t *report) {
+  int64_t n = 0;
+  for (int64_t i = 0; i < report->n; i++)
+    n += report->results[i].overview.measured > 0;
+  return n > 1;
+}
+
 void wm_section_models(wm_page_t *page) {
-  if (page->report->n < 2)
+  if (!wm_compares_models(page->report))
     return;
   wm_page_section(page, "compared", "Models compared");
   put_models(page);
@@ -165,7 +174,7 @@ void wm_section_published(wm_page_t *page) {
   wm_table_t *t = NULL;
   for (int64_t i = 0; i < report->n; i++) {
     const char *model = wm_results_study_model(&report->results[i]);
-    if (model == NULL)
+    if (model == NULL || report->results[i].n_layers == 0)
       continue;
     if (t == NULL) {
       wm_page_section(page, "published", "The study's layers beside these");

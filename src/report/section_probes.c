@@ -1,18 +1,17 @@
 /* Probes: token or context, categories by depth, one corpus against another. */
-#include "page.h"
+#include "probes_internal.h"
 #include "wanamaker/base/mem.h"
 
 #include <math.h>
 #include <string.h>
 
-static bool is(const wm_frame_t *f, int64_t row, const char *member, const char *value) {
+bool wm_probe_is(const wm_frame_t *f, int64_t row, const char *member, const char *value) {
   return strcmp(wm_frame_text(f, row, member), value) == 0;
 }
 
-/* Rows of the first corpus with the surrogates of the first row. */
-static bool is_first(const wm_frame_t *f, int64_t row) {
-  return is(f, row, "corpus", wm_frame_text(f, 0, "corpus")) &&
-         is(f, row, "surrogates", wm_frame_text(f, 0, "surrogates"));
+bool wm_probe_is_first(const wm_frame_t *f, int64_t row) {
+  return wm_probe_is(f, row, "corpus", wm_frame_text(f, 0, "corpus")) &&
+         wm_probe_is(f, row, "surrogates", wm_frame_text(f, 0, "surrogates"));
 }
 
 /* Tics at whole layers, not too many. */
@@ -23,10 +22,9 @@ static void put_layer_tics(FILE *f, const wm_frame_t *t) {
   fprintf(f, "set xlabel 'layer'\nset xtics %d\n", last > 40 ? 4 : last > 16 ? 2 : 1);
 }
 
-/* A table that has the members of a frame as its columns: texts first n_texts, then numbers. */
-static void put_frame(wm_page_t *page, int64_t model, const char *name, const char *caption,
-                      const wm_frame_t *f, int n, const wm_column_t *columns,
-                      const char *const *members, int heads) {
+void wm_probe_table(wm_page_t *page, int64_t model, const char *name, const char *caption,
+                    const wm_frame_t *f, int n, const wm_column_t *columns,
+                    const char *const *members, int heads) {
   char id[64];
   wm_table_t *t = f->n > 0 ? wm_page_table(page, columns, n) : NULL;
   for (int64_t i = 0; t != NULL && i < f->n; i++)
@@ -45,8 +43,9 @@ static void put_gate(FILE *f, const wm_frame_t *t, const char *gate, const char 
   fprintf(f, "$%s << EOD\n", name);
   for (int64_t i = 0; i < t->n; i++) {
     const char *view = wm_frame_text(t, i, "view");
-    if (!is_first(t, i) || !is(t, i, "label", "median") || !is(t, i, "gate", gate) ||
-        strcmp(view, "study") == 0 || strcmp(view, "normed") == 0)
+    if (!wm_probe_is_first(t, i) || !wm_probe_is(t, i, "label", "median") ||
+        !wm_probe_is(t, i, "gate", gate) || strcmp(view, "study") == 0 ||
+        strcmp(view, "normed") == 0)
       continue;
     fprintf(f, "%g", wm_frame_number(t, i, "layer") + shift);
     wm_figure_number(f, wm_frame_number(t, i, "auc"));
@@ -55,6 +54,29 @@ static void put_gate(FILE *f, const wm_frame_t *t, const char *gate, const char 
     fputc('\n', f);
   }
   fputs("NaN NaN NaN NaN\nEOD\n", f);
+}
+
+/* The study's AUCs of the same model, of the parts in the figure's order. */
+static bool put_published(FILE *f, const wm_page_t *page, const wm_results_t *r) {
+  static const char *const parts[] = {"full", "context_only", "token_only"};
+  const wm_csv_t *p = &page->report->published->probes;
+  const char *model = wm_results_study_model(r);
+  bool any = false;
+  fputs("$study << EOD\n", f);
+  for (int64_t i = 0; i < p->n && model != NULL; i++) {
+    if (strcmp(wm_csv_text(p, i, "model"), model) != 0 ||
+        strcmp(wm_csv_text(p, i, "probe"), "auc_median") != 0)
+      continue;
+    for (int k = 0; k < 3; k++)
+      if (strcmp(wm_csv_text(p, i, "quantity"), parts[k]) == 0) {
+        fprintf(f, "%g", wm_csv_number(p, i, "layer") + 0.15 * (k - 1));
+        wm_figure_number(f, wm_csv_number(p, i, "value"));
+        fputc('\n', f);
+        any = true;
+      }
+  }
+  fputs("NaN NaN\nEOD\n", f);
+  return any;
 }
 
 static void put_context(wm_page_t *page, int64_t model) {
@@ -77,109 +99,27 @@ static void put_context(wm_page_t *page, int64_t model) {
   put_gate(figure.script, t, "x", "one", -0.15);
   put_gate(figure.script, t, "c", "two", 0);
   put_gate(figure.script, t, "e", "three", 0.15);
+  bool published = put_published(figure.script, page, &page->report->results[model]);
   put_layer_tics(figure.script, t);
-  fputs("set ylabel 'AUC, held out'\nset key top center horizontal outside\n"
-        "set offsets 0.6, 0.6, 0, 0\n"
-        "plot 0.5 with lines lw 1.5 dt 2 lc rgb " WM_MUTED " title 'chance',\\\n"
-        " $one using 1:2:3:4 with yerrorbars pt 7 ps 0.8 lw 1.5 lc rgb " WM_FIRST
-        " title 'whole input',\\\n"
-        " $two using 1:2:3:4 with yerrorbars pt 6 ps 1 lw 1.5 lc rgb " WM_THIRD
-        " title 'context part',\\\n"
-        " $three using 1:2:3:4 with yerrorbars pt 8 ps 1 lw 1.5 lc rgb " WM_SECOND
-        " title 'token part'\n",
-        figure.script);
+  fprintf(figure.script,
+          "set ylabel 'AUC, held out'\nset key top center horizontal outside\n"
+          "set offsets 0.6, 0.6, 0, 0\n"
+          "plot 0.5 with lines lw 1.5 dt 2 lc rgb " WM_MUTED " title 'chance',\\\n"
+          " $one using 1:2:3:4 with yerrorbars pt 7 ps 0.8 lw 1.5 lc rgb " WM_FIRST
+          " title 'whole input',\\\n"
+          " $two using 1:2:3:4 with yerrorbars pt 6 ps 1 lw 1.5 lc rgb " WM_THIRD
+          " title 'context part',\\\n"
+          " $three using 1:2:3:4 with yerrorbars pt 8 ps 1 lw 1.5 lc rgb " WM_SECOND
+          " title 'token part'%s\n",
+          published ? ",\\\n $study using 1:2 with points pt 2 ps 0.8 lw 1.5 lc rgb " WM_MUTED
+                      " title 'the study, in the same order'"
+                    : "");
   wm_page_end_figure(page, &figure, id,
                      "If the rings (context) sit where the dots (whole input) are and the "
                      "triangles (token) lie lower, what the gate uses is the context. The parts "
                      "are exact: both are taken behind the layer norm.");
-  put_frame(page, model, "context", "Numbers: gates on parts of the input", t, 10, columns, members,
-            2);
-}
-
-/* ---- categories by depth --------------------------------------------------------------------- */
-
-/* Rows "layer number-of-category size" of one sign; names of categories as tics, once. */
-static void put_bubbles(FILE *f, const wm_frame_t *t, bool positive, double most) {
-  int64_t n = 0;
-  fprintf(f, "$%s << EOD\n", positive ? "cost" : "gain");
-  for (int64_t i = 0; i < t->n; i++) {
-    double mean = wm_frame_number(t, i, "mean");
-    if (!is_first(t, i) || !is(t, i, "key", "input"))
-      continue;
-    int64_t place = 0; /* categories come in the same order for every layer */
-    for (int64_t j = 0; j < i; j++)
-      place += is_first(t, j) && is(t, j, "key", "input") &&
-               wm_frame_number(t, j, "layer") == wm_frame_number(t, i, "layer");
-    if ((mean > 0) == positive && !isnan(mean))
-      fprintf(f, "%g %lld %.4g\n", wm_frame_number(t, i, "layer"), (long long)place,
-              0.3 + 3 * sqrt(fabs(mean) / most));
-    n++;
-  }
-  fputs("NaN NaN NaN\nEOD\n", f);
-}
-
-static void put_category_tics(FILE *f, const wm_frame_t *t) {
-  int64_t place = 0;
-  double layer = NAN;
-  fputs("set ytics (", f);
-  for (int64_t i = 0; i < t->n; i++) {
-    if (!is_first(t, i) || !is(t, i, "key", "input"))
-      continue;
-    if (isnan(layer))
-      layer = wm_frame_number(t, i, "layer");
-    if (wm_frame_number(t, i, "layer") != layer)
-      continue;
-    fputs(place > 0 ? ", " : "", f);
-    wm_figure_label(f, wm_frame_text(t, i, "category"));
-    fprintf(f, " %lld", (long long)place++);
-  }
-  fprintf(f, ")\nset yrange [-0.7:%lld.7]\n", (long long)(place > 0 ? place - 1 : 0));
-}
-
-static void put_categories(wm_page_t *page, int64_t model) {
-  static const wm_column_t columns[] = {{"corpus", NULL, WM_ALIGN_LEFT, 0},
-                                        {"surrogates", NULL, WM_ALIGN_LEFT, 0},
-                                        {"layer", NULL, WM_ALIGN_RIGHT, 0},
-                                        {"by", "token", WM_ALIGN_LEFT, 0},
-                                        {"category", NULL, WM_ALIGN_LEFT, 0},
-                                        {"positions", NULL, WM_ALIGN_RIGHT, 0},
-                                        {"mean", "nats", WM_ALIGN_RIGHT, 4},
-                                        {"from", NULL, WM_ALIGN_RIGHT, 4},
-                                        {"to", NULL, WM_ALIGN_RIGHT, 4},
-                                        {"spread", "sd, nats", WM_ALIGN_RIGHT, 4},
-                                        {"worse", "part above 0", WM_ALIGN_RIGHT, 3}};
-  static const char *const members[] = {"corpus", "surrogates", "layer", "key", "category", "n",
-                                        "mean",   "low",        "high",  "sd",  "positive"};
-  const wm_frame_t *t = &page->report->results[model].categories;
-  char id[64];
-  wm_figure_t figure;
-  double most = 0;
-  for (int64_t i = 0; i < t->n; i++)
-    if (is_first(t, i) && is(t, i, "key", "input") && fabs(wm_frame_number(t, i, "mean")) > most)
-      most = fabs(wm_frame_number(t, i, "mean"));
-  if (!(most > 0) || !wm_page_figure(page, &figure, wm_model_id(id, sizeof id, model, "categories"),
-                                     "Token category by depth.", 420))
-    return;
-  wm_page_raw(page, "Mean difference of losses (surrogate less full model) by input token's "
-                    "category. The largest circle stands for ");
-  wm_page_number(page, "largest_category_nats", most, 4);
-  wm_page_raw(page, " nats.");
-  put_category_tics(figure.script, t);
-  put_bubbles(figure.script, t, true, most);
-  put_bubbles(figure.script, t, false, most);
-  put_layer_tics(figure.script, t);
-  fputs("set key top center horizontal outside\nset offsets 0.7, 0.7, 0, 0\n"
-        "plot $cost using 1:2:3 with points pt 7 ps variable lc rgb " WM_SECOND
-        " title 'costs more',\\\n"
-        " $gain using 1:2:3 with points pt 6 ps variable lw 1.5 lc rgb " WM_FIRST
-        " title 'costs less'\n",
-        figure.script);
-  wm_page_end_figure(page, &figure, id,
-                     "A filled circle: the surrogate is worse there on average, an open one: "
-                     "better; the area grows with the mean. Within every category positions "
-                     "spread far wider than the categories differ: see the spread in the table.");
-  put_frame(page, model, "categories", "Numbers: categories, with the spread within them", t, 11,
-            columns, members, 2);
+  wm_probe_table(page, model, "context", "Numbers: gates on parts of the input", t, 10, columns,
+                 members, 2);
 }
 
 /* ---- corpora compared ------------------------------------------------------------------------ */
@@ -189,9 +129,9 @@ static int64_t same_type(const wm_frame_t *t, int64_t row) {
   const double *ids = wm_frame_numbers(t, "id"); /* there are many rows */
   for (int64_t i = row + 1; i < t->n && ids != NULL; i++)
     if (ids[i] == ids[row] && wm_frame_number(t, i, "layer") == wm_frame_number(t, row, "layer") &&
-        is(t, i, "key", wm_frame_text(t, row, "key")) &&
-        is(t, i, "surrogates", wm_frame_text(t, row, "surrogates")) &&
-        !is(t, i, "corpus", wm_frame_text(t, row, "corpus")))
+        wm_probe_is(t, i, "key", wm_frame_text(t, row, "key")) &&
+        wm_probe_is(t, i, "surrogates", wm_frame_text(t, row, "surrogates")) &&
+        !wm_probe_is(t, i, "corpus", wm_frame_text(t, row, "corpus")))
       return i;
   return -1;
 }
@@ -203,8 +143,8 @@ static void draw_corpora(wm_page_t *page, int64_t model) {
   int64_t n = 0, shown = 0;
   double layer = wm_frame_number(t, 0, "layer");
   for (int64_t i = 0; i < t->n; i++)
-    n += is_first(t, i) && is(t, i, "key", "input") && wm_frame_number(t, i, "layer") == layer &&
-         same_type(t, i) >= 0;
+    n += wm_probe_is_first(t, i) && wm_probe_is(t, i, "key", "input") &&
+         wm_frame_number(t, i, "layer") == layer && same_type(t, i) >= 0;
   if (n == 0 || !wm_page_figure(page, &figure, wm_model_id(id, sizeof id, model, "corpora"),
                                 "Token types on two corpora.", 380))
     return;
@@ -212,7 +152,8 @@ static void draw_corpora(wm_page_t *page, int64_t model) {
   fputs("$types << EOD\n", f);
   for (int64_t i = 0; i < t->n; i++) {
     int64_t other = -1;
-    if (is_first(t, i) && is(t, i, "key", "input") && wm_frame_number(t, i, "layer") == layer)
+    if (wm_probe_is_first(t, i) && wm_probe_is(t, i, "key", "input") &&
+        wm_frame_number(t, i, "layer") == layer)
       other = same_type(t, i);
     if (other < 0)
       continue;
@@ -257,8 +198,8 @@ static void put_corpora(wm_page_t *page, int64_t model) {
       "high",   "reliability", "reliability_other", "corrected", "r_study"};
   const wm_results_t *r = &page->report->results[model];
   draw_corpora(page, model);
-  put_frame(page, model, "corpora", "Numbers: token types across corpora", &r->correlations, 13,
-            columns, members, 3);
+  wm_probe_table(page, model, "corpora", "Numbers: token types across corpora", &r->correlations,
+                 13, columns, members, 3);
 }
 
 /* ---- features and clusters ------------------------------------------------------------------- */
@@ -280,10 +221,10 @@ static void put_rest(wm_page_t *page, int64_t model) {
   static const char *const clustered[] = {"corpus", "surrogates", "layer",   "k",
                                           "linear", "nonlinear",  "between", "auc"};
   const wm_results_t *r = &page->report->results[model];
-  put_frame(page, model, "regression", "Numbers: how much token features explain", &r->regression,
-            9, regression, regressed, 2);
-  put_frame(page, model, "clusters", "Numbers: clusters of inputs", &r->clusterings, 8, clusters,
-            clustered, 2);
+  wm_probe_table(page, model, "regression", "Numbers: how much token features explain",
+                 &r->regression, 9, regression, regressed, 2);
+  wm_probe_table(page, model, "clusters", "Numbers: clusters of inputs", &r->clusterings, 8,
+                 clusters, clustered, 2);
 }
 
 void wm_section_probes(wm_page_t *page, int64_t model) {
@@ -291,7 +232,7 @@ void wm_section_probes(wm_page_t *page, int64_t model) {
     return;
   wm_page_raw(page, "<h3>Token or context</h3>\n");
   put_context(page, model);
-  put_categories(page, model);
+  wm_probe_categories(page, model);
   put_corpora(page, model);
   put_rest(page, model);
 }

@@ -2,7 +2,10 @@
 #include "page.h"
 #include "wanamaker/base/mem.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 void wm_section_missing(wm_page_t *page) {
   wm_page_section(page, "missing", "What is missing");
@@ -36,8 +39,92 @@ void wm_section_missing(wm_page_t *page) {
   wm_page_end_section(page);
 }
 
-static void put_file(wm_page_t *page, const wm_result_file_t *f, wm_table_t *t,
-                     const wm_results_t *r) {
+/* ---- in short -------------------------------------------------------------------------------- */
+
+/* "2026-11-30T20:13:26Z" in seconds; NaN. */
+static double seconds_of(const char *text) {
+  struct tm utc = {0};
+  const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return rest != NULL && *rest == '\0' ? (double)timegm(&utc) : NAN;
+}
+
+static void put_runs(wm_page_t *page) {
+  static const wm_column_t columns[] = {
+      {"model", NULL, WM_ALIGN_LEFT, 0},      {"file", NULL, WM_ALIGN_LEFT, 0},
+      {"version", NULL, WM_ALIGN_LEFT, 0},    {"commit", NULL, WM_ALIGN_LEFT, 0},
+      {"machine", NULL, WM_ALIGN_LEFT, 0},    {"processor", NULL, WM_ALIGN_LEFT, 0},
+      {"products", NULL, WM_ALIGN_LEFT, 0},   {"ranks", NULL, WM_ALIGN_RIGHT, 0},
+      {"threads", "each", WM_ALIGN_RIGHT, 0}, {"nodes", NULL, WM_ALIGN_RIGHT, 0},
+      {"begun", "UTC", WM_ALIGN_LEFT, 0},     {"took", "s", WM_ALIGN_RIGHT, 0}};
+  static const char *const texts[] = {"version", "commit", "host", "cpu", "compute"};
+  static const char *const numbers[] = {"ranks", "threads", "nodes"};
+  const wm_report_t *report = page->report;
+  wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
+  for (int64_t i = 0; t != NULL && i < report->n; i++)
+    for (int k = 0; k < WM_FILE_KINDS; k++) {
+      const wm_result_file_t *f = &report->results[i].files[k];
+      const wm_attributes_t *a = &f->attributes;
+      if (f->state != WM_FILE_READ)
+        continue;
+      wm_table_text(t, report->results[i].label);
+      wm_table_text(t, f->name);
+      for (int c = 0; c < 5; c++)
+        wm_table_text(t, wm_attribute(a, texts[c]));
+      for (int c = 0; c < 3; c++) {
+        const char *number = wm_attribute(a, numbers[c]);
+        wm_table_float(t, number[0] != '\0' ? strtod(number, NULL) : NAN);
+      }
+      wm_table_text(t, wm_attribute(a, "start"));
+      wm_table_float(t, seconds_of(wm_attribute(a, "end")) - seconds_of(wm_attribute(a, "start")));
+    }
+  wm_page_put_table(page, t, "provenance-runs", "Where and when each file was made", 2, false);
+}
+
+static bool is_input(const char *name) {
+  static const char *const beginnings[] = {
+      "protocol", "bootstrap_unit", "model_fingerprint",   "tokenizer_fingerprint",
+      "range_",   "train_",         "corpus_fingerprint_", "text_fingerprint_"};
+  for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
+    if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
+      return true;
+  return false;
+}
+
+/* Has a file before number k said the same? */
+static bool is_told(const wm_results_t *r, int k, const struct wm_attribute *a) {
+  for (int before = 0; before < k; before++)
+    if (strcmp(wm_attribute(&r->files[before].attributes, a->name), a->value) == 0)
+      return true;
+  return false;
+}
+
+static void put_inputs(wm_page_t *page) {
+  static const wm_column_t columns[] = {{"model", NULL, WM_ALIGN_LEFT, 0},
+                                        {"what", NULL, WM_ALIGN_LEFT, 0},
+                                        {"value", NULL, WM_ALIGN_LEFT, 0},
+                                        {"first said by", NULL, WM_ALIGN_LEFT, 0}};
+  const wm_report_t *report = page->report;
+  wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
+  for (int64_t i = 0; t != NULL && i < report->n; i++)
+    for (int k = 0; k < WM_FILE_KINDS; k++) {
+      const wm_results_t *r = &report->results[i];
+      const wm_attributes_t *a = &r->files[k].attributes;
+      for (int c = 0; c < a->n; c++) {
+        if (!is_input(a->all[c].name) || is_told(r, k, &a->all[c]))
+          continue;
+        wm_table_text(t, r->label);
+        wm_table_text(t, a->all[c].name);
+        wm_table_text(t, a->all[c].value);
+        wm_table_text(t, r->files[k].name);
+      }
+    }
+  wm_page_put_table(page, t, "provenance-inputs", "Protocol, ranges and fingerprints of the inputs",
+                    2, false);
+}
+
+/* ---- in full --------------------------------------------------------------------------------- */
+
+static void put_file(const wm_result_file_t *f, wm_table_t *t, const wm_results_t *r) {
   for (int i = 0; i < f->attributes.n; i++) {
     const char *name = f->attributes.all[i].name;
     if (strcmp(name, "configuration") == 0)
@@ -47,7 +134,6 @@ static void put_file(wm_page_t *page, const wm_result_file_t *f, wm_table_t *t,
     wm_table_text(t, name);
     wm_table_text(t, f->attributes.all[i].value);
   }
-  (void)page;
 }
 
 static void put_configuration(wm_page_t *page, const wm_results_t *r) {
@@ -80,10 +166,12 @@ void wm_section_provenance(wm_page_t *page) {
               "threads. Fingerprints notice a change; they are no protection from forgery. "
               "This page was written by <code>wanamaker %s, commit %s</code>.</p>\n",
               report->version, report->commit);
+  put_runs(page);
+  put_inputs(page);
   wm_table_t *t = wm_page_table(page, columns, 4);
   for (int64_t i = 0; t != NULL && i < report->n; i++)
     for (int k = 0; k < WM_FILE_KINDS; k++)
-      put_file(page, &report->results[i].files[k], t, &report->results[i]);
+      put_file(&report->results[i].files[k], t, &report->results[i]);
   wm_page_put_table(page, t, "provenance-attributes", "What the result files say of their making",
                     3, true);
   for (int64_t i = 0; i < report->n; i++)

@@ -5,21 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static const wm_frame_t *range_of(const wm_training_result_t *t, const char *name) {
-  for (int i = 0; i < t->n; i++)
-    if (strcmp(t->ranges[i].name, name) == 0)
-      return &t->ranges[i].table;
-  return NULL;
-}
-
-/* May the plan and its control be ranked? Only if both have seen the same tokens in one order. */
-static bool is_fair(const wm_results_t *r) {
-  const wm_attributes_t *a = &r->files[WM_FILE_FINETUNE].attributes;
-  const wm_attributes_t *b = &r->files[WM_FILE_CONTROL].attributes;
-  return strcmp(wm_attribute(a, "tokens_seen"), wm_attribute(b, "tokens_seen")) == 0 &&
-         strcmp(wm_attribute(a, "chain"), wm_attribute(b, "chain")) == 0;
-}
-
 /* ---- trajectories ---------------------------------------------------------------------------- */
 
 static void put_course(FILE *f, const char *name, const wm_frame_t *t, double hard) {
@@ -34,24 +19,39 @@ static void put_course(FILE *f, const char *name, const wm_frame_t *t, double ha
   fputs("NaN NaN\nEOD\n", f);
 }
 
-/* The study's control, for runs of its model. */
-static bool put_study(FILE *f, const wm_page_t *page, const wm_results_t *r) {
-  const wm_csv_t *p = &page->report->published->training;
-  const char *model = wm_results_study_model(r);
-  bool any = model != NULL && strcmp(model, "gpt2-medium") == 0;
-  static const char *const experiments[] = {"control", "linearize4-5000"};
-  for (int e = 0; e < 2; e++) {
-    fprintf(f, "$study%d << EOD\n", e);
-    for (int64_t i = 0; i < p->n && any; i++) {
-      if (strcmp(wm_csv_text(p, i, "experiment"), experiments[e]) != 0)
-        continue;
-      fprintf(f, "%g", wm_csv_number(p, i, "step"));
-      wm_figure_number(f, wm_csv_number(p, i, "wikitext_ppl"));
-      fputc('\n', f);
-    }
-    fputs("NaN NaN\nEOD\n", f);
+/* The study's training that this one is to be held against; NULL: it publishes none like it. */
+static const char *published_like(const wm_results_t *r) {
+  static const struct {
+    const char *plan, *experiment;
+    double layers;
+  } known[] = {{"linearize", "linearize4-5000", 4},
+               {"linearize", "linearize6", 6},
+               {"linearize", "linearize8", 8},
+               {"two_phase", "two-phase-8", 8},
+               {"two_phase", "two-phase-24", 24}};
+  const char *plan = wm_attribute(&r->files[WM_FILE_FINETUNE].attributes, "plan");
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (strcmp(plan, known[i].plan) == 0 && wm_training_layers(r) == known[i].layers)
+      return known[i].experiment;
+  return NULL;
+}
+
+/* A published trajectory; the second phase's steps begin at 0 again. */
+static void put_published(FILE *f, const wm_csv_t *p, const char *experiment, const char *name) {
+  double before = 0, last = 0;
+  fprintf(f, "$%s << EOD\n", name);
+  for (int64_t i = 0; i < p->n && experiment != NULL; i++) {
+    double step = wm_csv_number(p, i, "step");
+    if (strcmp(wm_csv_text(p, i, "experiment"), experiment) != 0)
+      continue;
+    if (step < last)
+      before += last;
+    last = step;
+    fprintf(f, "%g", before + step);
+    wm_figure_number(f, wm_csv_number(p, i, "wikitext_ppl"));
+    fputc('\n', f);
   }
-  return any;
+  fputs("NaN NaN\nEOD\n", f);
 }
 
 static void draw_course(wm_page_t *page, int64_t model) {
@@ -63,24 +63,30 @@ static void draw_course(wm_page_t *page, int64_t model) {
     return;
   FILE *f = figure.script;
   wm_page_raw(page, "On the evaluation range; steps on the axis%s.",
-              r->control.n > 0 && !is_fair(r)
+              r->control.n > 0 && !wm_training_is_fair(r)
                   ? "; plan and control have seen different tokens and are not to be ranked"
                   : "");
-  put_course(f, "plan", range_of(&r->training, "evaluation"), 0);
-  put_course(f, "hard", range_of(&r->training, "evaluation"), 1);
-  put_course(f, "control", range_of(&r->control, "evaluation"), 0);
-  bool study = put_study(f, page, r);
+  put_course(f, "plan", wm_training_range(&r->training, "evaluation"), 0);
+  put_course(f, "hard", wm_training_range(&r->training, "evaluation"), 1);
+  put_course(f, "control", wm_training_range(&r->control, "evaluation"), 0);
+  const char *theirs = wm_results_study_model(r);
+  const bool study = theirs != NULL && strcmp(theirs, "gpt2-medium") == 0;
+  const char *like = study ? published_like(r) : NULL;
+  put_published(f, &page->report->published->training, study ? "control" : NULL, "study0");
+  put_published(f, &page->report->published->training, like, "study1");
   fprintf(
       f,
       "set xlabel 'step'\nset ylabel 'perplexity'\nset key top right\n"
-      "plot %s$control using 1:2 with linespoints pt 6 ps 0.8 dt 2 lw 1.5 lc rgb " WM_SECOND
+      "plot %s%s$control using 1:2 with linespoints pt 6 ps 0.8 dt 2 lw 1.5 lc rgb " WM_SECOND
       " title 'control',\\\n $plan using 1:2 with linespoints pt 7 ps 0.7 lw 1.5 lc rgb " WM_FIRST
       " title 'plan',\\\n $hard using 1:2 with points pt 9 ps 1.1 lc rgb " WM_THIRD
       " title 'gates that decide'\n",
       study ? "$study0 using 1:2 with lines dt 3 lw 1.2 lc rgb " WM_MUTED
-              " title 'the study: control',\\\n $study1 using 1:2 with lines dt 4 lw 1.2 lc "
-              "rgb " WM_MUTED " title 'the study: 4 linear layers',\\\n"
-            : "");
+              " title 'the study: control',\\\n "
+            : "",
+      like != NULL ? "$study1 using 1:2 with lines dt 4 lw 1.2 lc rgb " WM_MUTED
+                     " title 'the study: the same plan',\\\n "
+                   : "");
   wm_page_end_figure(page, &figure, id,
                      "The control trains the same weights on the same tokens with nothing "
                      "linearised: what the plan costs is the distance between the two lines at "
@@ -128,12 +134,6 @@ static void put_runs(wm_page_t *page, int64_t model) {
 
 /* ---- gates ----------------------------------------------------------------------------------- */
 
-/* The last number in a row's name is its layer. */
-static double layer_of(const wm_frame_t *f, int64_t row) {
-  const char *name = wm_frame_text(f, row, "name"), *digits = strpbrk(name, "0123456789");
-  return digits != NULL ? strtod(digits, NULL) : NAN;
-}
-
 static void draw_gates(wm_page_t *page, int64_t model) {
   const wm_frame_t *g = &page->report->results[model].training.gates;
   char id[64];
@@ -145,7 +145,7 @@ static void draw_gates(wm_page_t *page, int64_t model) {
   FILE *f = figure.script;
   fputs("$g << EOD\n", f);
   for (int64_t i = 0; i < g->n; i++) {
-    fprintf(f, "%g", layer_of(g, i));
+    fprintf(f, "%g", wm_gated_layer(g, i));
     wm_figure_number(f, wm_frame_number(g, i, "mean"));
     wm_figure_number(f, wm_frame_number(g, i, "q05"));
     wm_figure_number(f, wm_frame_number(g, i, "q95"));

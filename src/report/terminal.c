@@ -82,6 +82,25 @@ static void print_answer(const wm_results_t *r, FILE *out) {
           o->median_cost);
 }
 
+static void print_training(const wm_results_t *r, FILE *out) {
+  const wm_frame_t *plan = wm_training_range(&r->training, "evaluation");
+  const wm_frame_t *control = wm_training_range(&r->control, "evaluation");
+  const int64_t end = wm_training_end(plan), other = wm_training_end(control);
+  char interval[64];
+  if (end < 0)
+    return;
+  wm_interval_text(wm_frame_number(plan, end, "low"), wm_frame_number(plan, end, "high"), interval,
+                   sizeof interval);
+  fprintf(out, "trained by the plan %s, %g layers linear or gated: perplexity %+.2f %% %s",
+          wm_attribute(&r->files[WM_FILE_FINETUNE].attributes, "plan"), wm_training_layers(r),
+          wm_frame_number(plan, end, "delta_pct"), interval);
+  if (other < 0)
+    fprintf(out, "; there is no control\n");
+  else
+    fprintf(out, "; its control%s %+.2f %%\n", wm_training_is_fair(r) ? "" : ", on other tokens,",
+            wm_frame_number(control, other, "delta_pct"));
+}
+
 /* A label that a terminal may be given: no control characters. */
 static void print_label(const char *label, FILE *out) {
   for (; *label != '\0'; label++)
@@ -108,6 +127,7 @@ wm_status_t wm_report_print(const wm_report_t *report, FILE *out, wm_error_t *er
     print_label(r->label, out);
     fputs(": ", out);
     print_answer(r, out);
+    print_training(r, out);
     if (r->n_layers > 0 && r->overview.measured > 0)
       status = print_model(r, out, err);
   }

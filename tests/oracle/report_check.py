@@ -134,15 +134,21 @@ def main():
          else "%d" % value if value.dtype.kind in "iu" else "%.17g" % value]
         for r, l in zip(results, labels) for n in report_expected.NAMES if n in r.files
         for name, value in sorted(r.files[n].attrs.items(), key=lambda x: x[0].encode()) if name != "configuration"]
+    expected.update(report_expected.provenance(results, labels))
     expected["published-layers"] = report_expected.published_layers(reference, results, labels)
-    if len(results) > 1:
+    measured = [(r, l) for r, l in zip(results, labels) if r.measured()]
+    if len(measured) > 1:
         expected["models"] = [
             [l, r.attribute("model_family"), float(r.attribute("model_parameters", "nan")), len(r.measured()),
              *([r.verdict(x) for x in r.measured()].count(w) for w in ("wasted", "needed", "undecided")),
              r.median("delta"), r.median("low"), r.median("high"), r.rows[0]["ppl"] if r.rows else math.nan,
-             r.n_tokens if r.rows else 0, r.n_units if r.rows else 0] for r, l in zip(results, labels)]
+             r.n_tokens if r.rows else 0, r.n_units if r.rows else 0] for r, l in measured]
         for name, family in (("sized_gpt2", "GPT-2"), ("sized_gpt_neox", "GPT-NeoX")):
             numbers["page", name] = sum(r.attribute("model_family") == family and bool(r.measured()) for r in results)
+
+    compared, about = report_expected.trainings(results, labels)
+    expected.update(compared)
+    numbers.update({("page", k): v for k, v in about.items()})
 
     for name in expected:
         check(expected[name] is None or name in page.tables, "there is no table %s" % name)
@@ -152,14 +158,8 @@ def main():
         else:
             compare_rows(name, rows, expected[name])
     seen = set()
-    order = iter(range(len(results)))
-    model = None
     for scope, name, value, shown in page.numbers:
-        if name == "layers_wasted": # the answers come in the models' order, before the sections
-            model = next(order)
         key = (int(scope[1:]), name) if re.fullmatch(r"m\d+", scope) else ("page", name)
-        if key not in numbers and scope == "page":
-            key = (model, name)
         seen.add(key)
         check(key in numbers, "number %s of %s: nothing here recomputes it" % (name, scope))
         if key in numbers:

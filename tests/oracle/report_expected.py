@@ -6,7 +6,9 @@ is read from it.
 """
 
 import csv
+import datetime
 import pathlib
+import re
 
 import h5py
 import numpy as np
@@ -196,6 +198,8 @@ class Results:
             means = [abs(x["mean"]) for x in first(f["categories"][:]) if text(x["key"]) == "input"]
             if np.nanmax(means) > 0:
                 out["largest_category_nats"] = float(np.nanmax(means))
+                out["largest_category_sd_nats"] = float(np.nanmax(
+                    [x["sd"] for x in first(f["categories"][:]) if text(x["key"]) == "input"]))
         if "types" in f and len(f["types"]):
             t = f["types"][:]
             mine = [x for x in first(t) if text(x["key"]) == "input" and x["layer"] == t[0]["layer"]]
@@ -294,7 +298,50 @@ class Results:
         out.update(self._probe_numbers())
         if "gates_used" in self.files.get("finetune.h5", {}):
             out["mean_gate"] = float(np.mean(self.files["finetune.h5"]["gates_used"]["mean"]))
+        end = trained(self.files.get("finetune.h5", {}))
+        if end:
+            out.update(training_change_pct=end[0], training_low_pct=end[1], training_high_pct=end[2],
+                       trained_layers=self.trained_layers())
+            control = trained(self.files.get("control.h5", {}))
+            if control:
+                out["control_change_pct"] = control[0]
         return out
+
+    def trained_layers(self):
+        return float(self.files["finetune.h5"]["phases"]["linear"][-1])
+
+    def mean_gates(self):
+        """Mean of g by layer."""
+        f = self.files.get("finetune.h5", {})
+        return {int(re.search(r"\d+", text(r["name"]))[0]): r for r in f["gates_used"][:]} if "gates_used" in f else {}
+
+
+# ---- provenance
+
+def attribute_text(value):
+    if hasattr(value, "dtype") and value.dtype.kind in "iu":
+        return "%d" % value
+    if hasattr(value, "dtype") and value.dtype.kind == "f":
+        return "%.17g" % value
+    return text(value)
+
+
+def provenance(results, labels):
+    """Where each file was made, and from what."""
+    runs, inputs = [], []
+    for r, label in zip(results, labels):
+        told = set()
+        for n in (n for n in NAMES if n in r.files):
+            a = {k: attribute_text(v) for k, v in r.files[n].attrs.items()}
+            begin, end = (datetime.datetime.strptime(a[k], "%Y-%m-%dT%H:%M:%SZ") for k in ("start", "end"))
+            runs.append([label, n, *(a.get(k, "") for k in ("version", "commit", "host", "cpu", "compute")),
+                         *(float(a[k]) for k in ("ranks", "threads", "nodes")), a["start"], (end - begin).total_seconds()])
+            for k in sorted(a, key=str.encode):
+                if re.match("protocol|bootstrap_unit|(model|tokenizer|corpus|text)_fingerprint|range_|train_", k) and \
+                        (k, a[k]) not in told:
+                    told.add((k, a[k]))
+                    inputs.append([label, k, a[k], n])
+    return {"provenance-runs": runs, "provenance-inputs": inputs}
 
 
 # ---- the study
@@ -306,7 +353,9 @@ STUDY = {("GPT-2", 12, 768): "gpt2", ("GPT-2", 24, 1024): "gpt2-medium", ("GPT-2
 
 def study_model(r):
     shape = (r.attribute("model_family"), int(r.attribute("model_layers", "0")), int(r.attribute("model_width", "0")))
-    return STUDY.get(shape) if r.rows and r.rows[0]["ppl"] < 200 else None
+    ppl = [r.rows[0]["ppl"]] if r.rows else [np.exp(r.files[n]["evaluation/nll"][0].astype(np.float64).mean())
+                                             for n in ("finetune.h5", "control.h5") if n in r.files]
+    return STUDY.get(shape) if ppl and ppl[0] < 200 else None
 
 
 def published(reference, name):
@@ -364,6 +413,39 @@ def trained(f):
         return None
     last = f["evaluation/table"][rows[-1]]
     return 100 * (ppl[rows[-1]] / ppl[0] - 1), last["low"], last["high"]
+
+
+def trainings(results, labels):
+    """Tables and numbers that compare trainings; none unless there are two."""
+    runs = [(r, l, trained(r.files.get("finetune.h5", {}))) for r, l in zip(results, labels)]
+    runs = [x for x in runs if x[2]]
+    if len(runs) < 2:
+        return {}, {}
+    rows = []
+    for r, label, end in runs:
+        f, c = r.files["finetune.h5"], r.files.get("control.h5")
+        ppl = np.exp(f["evaluation/nll"][:].astype(np.float64).mean(axis=1))
+        last = [i for i, row in enumerate(f["evaluation/table"][:]) if i > 0 and row["hard"] == 0][-1]
+        same = c is not None and all(c.attrs[k] == f.attrs[k] for k in ("tokens_seen", "chain"))
+        rows.append([label, text(f.attrs["plan"]), r.trained_layers(), float(f.attrs["tokens_seen"]),
+                     text(f.attrs["chain"]), ppl[0], ppl[last], *end, trained(c)[0] if c is not None else NAN,
+                     "no control here" if c is None else "at equal tokens" if same else "control saw other tokens"])
+    gated = [(l, r.mean_gates(), r) for r, l in zip(results, labels) if r.mean_gates()]
+    if len(gated) < 2:
+        return {"trainings": rows}, {}
+    sets, layers, shifts = [], [], []
+    for label, gates, _ in gated:
+        g = [x["mean"] for x in gates.values()]
+        sets.append([label, len(g), np.mean(g), np.sum(g), min(g), max(g), np.mean([x["mlp"] for x in gates.values()])])
+    for layer in range(max(int(r.attribute("model_layers")) for *_, r in gated)):
+        g = [gates[layer]["mean"] if layer in gates else NAN for _, gates, _ in gated]
+        known = [x for x in g if not np.isnan(x)]
+        shifts.append(max(known) - min(known) if len(known) > 1 else NAN)
+        layers.append([layer, *g, shifts[-1]])
+    several = [x for x in shifts if not np.isnan(x)]
+    return ({"trainings": rows, "sets": sets, "sets-layers": layers},
+            {"gated_sets": len(gated), "shared_gated_layers": len(several),
+             "largest_gate_shift": max(several, default=NAN)})
 
 
 def claim(name, r, everything):
@@ -434,6 +516,20 @@ def claim(name, r, everything):
             top = max(t, key=lambda x: x["linear"] + x["nonlinear"])
             value = top["linear"] + top["nonlinear"]
             return value, NAN, NAN, top["k"], judge(value == 0, value > 0)
+    if name == "C14" and "finetune.h5" in r.files and text(r.files["finetune.h5"].attrs["plan"]) == "progressive":
+        f = r.files["finetune.h5"]
+        table, ppl = f["evaluation/table"][:], np.exp(f["evaluation/nll"][:].astype(np.float64).mean(axis=1))
+        row = {text(x["name"]): i for i, x in enumerate(table) if i > 0}
+        ends = [(p["linear"], row[text(p["name"]) + ", end"]) for p in f["phases"][:] if text(p["name"]) + ", end" in row]
+        if ends:
+            value = max([k for k, i in ends if ppl[i] <= ppl[0]], default=0)
+            low = max([k for k, i in ends if table[i]["high"] <= 0], default=0)
+            high = max([k for k, i in ends if table[i]["low"] <= 0], default=0)
+            steps = set(f["phases"]["steps"][:-1])
+            same = steps == {6400 / (f.attrs["length"] * f.attrs["sequences"])} and max(k for k, _ in ends) >= 5
+            control = trained(r.files["control.h5"]) if "control.h5" in r.files else None
+            return (value, low, high, control[0] if control else NAN,
+                    judge(low >= 5, high < 5) if same else "not tested")
     plans = {"C15": ("finetune.h5", "linearize", (512000,), -10.2),
              "C16": ("finetune.h5", "two_phase", (1280000,), -17.3),
              "C17": ("control.h5", None, (102400, 512000), -14.8)}
@@ -488,16 +584,14 @@ def claims(reference, everything, labels):
     """Rows of the ledger: claim, verdict, value, low, high, label, beside."""
     out = []
     for row in published(reference, "claims"):
-        found = None
+        found, rank = None, 0 # 1: of another model, 2: of its own, 3: and tested
         for r, label in zip(everything, labels):
             c = claim(row["claim"], r, everything)
             if c is None:
                 continue
-            if about(row["model"], r):
-                found = (*c, label)
-                break
-            if found is None:
-                found = (*c[:4], "not tested", label)
+            now = 1 if not about(row["model"], r) else 2 if c[4] == "not tested" else 3
+            if now > rank:
+                found, rank = (*c[:4], c[4] if now == 3 else "not tested", label), now
         value, low, high, beside, verdict, label = found or (NAN, NAN, NAN, NAN, "not tested", "")
         out.append((row, verdict, value, low, high, label, beside))
     return out

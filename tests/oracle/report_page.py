@@ -38,6 +38,8 @@ class Page(html.parser.HTMLParser):
         self.urls += [a[k] for k in ("href", "src", "xlink:href", "action") if k in a]
         if tag == "section":
             self.scope = a["id"]
+        elif tag == "p" and "data-m" in a: # an answer, before the sections
+            self.scope = a["data-m"]
         elif tag == "table":
             self._table = self.tables.setdefault(a["id"], [])
             assert not self._table, "two tables have the id " + a["id"]
@@ -69,7 +71,7 @@ class Page(html.parser.HTMLParser):
     def handle_endtag(self, tag):
         if tag in VOID:
             return
-        opened, _ = self.stack.pop()
+        opened, opened_with = self.stack.pop()
         assert opened == tag, "</%s> closes <%s>" % (tag, opened)
         if tag in ("td", "th"):
             if self._row is None:
@@ -88,7 +90,7 @@ class Page(html.parser.HTMLParser):
             elif a.get("class") == "layer":
                 self.layers.append((a["value"], shown))
             self._number = None
-        elif tag == "section":
+        elif tag == "section" or tag == "p" and "data-m" in opened_with:
             self.scope = "page"
         elif tag == "figure":
             self._figure = None

@@ -77,11 +77,16 @@ static void texts(wm_frame_t *f, const char *name, const char *first, bool numbe
       snprintf(c->texts + 16 * i, 16, "%d", (int)i - 1);
 }
 
-static void attribute(wm_results_t *r, const char *name, const char *value) {
-  wm_attributes_t *a = &r->files[WM_FILE_SWEEP].attributes;
+static void attribute_of(wm_results_t *r, wm_file_kind_t kind, const char *name,
+                         const char *value) {
+  wm_attributes_t *a = &r->files[kind].attributes;
   a->all = realloc(a->all, sizeof *a->all * (size_t)(a->n + 1));
   a->all[a->n].name = strdup(name);
   a->all[a->n++].value = strdup(value);
+}
+
+static void attribute(wm_results_t *r, const char *name, const char *value) {
+  attribute_of(r, WM_FILE_SWEEP, name, value);
 }
 
 /* Layer l costs cost(l) with an interval of +- half. */
@@ -155,9 +160,110 @@ static void test_layers(void **state) {
   wm_results_destroy(&r);
 }
 
+/* --- a progressive plan -------------------------------------------------------------------------
+ */
+
+/* A progressive plan of n layers on top of a sweep: perplexity changes by change(k) % with an
+ * interval of +- half at the end of the phase in which k + 1 layers are linear, by twice as much at
+ * its start. */
+static wm_results_t train(const char *steps_of_a_layer, int n, double half, double (*change)(int)) {
+  wm_results_t r = make("GPT-2", "24", "1024", 0.5, cheap);
+  wm_training_result_t *t = &r.training;
+  attribute_of(&r, WM_FILE_FINETUNE, "plan", "progressive");
+  attribute_of(&r, WM_FILE_FINETUNE, "length", "128");
+  attribute_of(&r, WM_FILE_FINETUNE, "sequences", "1");
+  t->n = 1;
+  snprintf(t->ranges[0].name, sizeof t->ranges[0].name, "evaluation");
+  t->phases.n = n + 1;
+  t->ranges[0].table.n = 1 + 2 * n;
+  double *linear = column(&t->phases, "linear"), *steps = column(&t->phases, "steps");
+  double *delta = column(&t->ranges[0].table, "delta_pct");
+  double *low = column(&t->ranges[0].table, "low"), *high = column(&t->ranges[0].table, "high");
+  double *ppl = column(&t->ranges[0].table, "ppl");
+  column(&t->ranges[0].table, "hard");
+  ppl[0] = 20;
+  texts(&t->phases, "name", "", false);
+  texts(&t->ranges[0].table, "name", "full model", false);
+  char *phase = t->phases.columns[t->phases.n_columns - 1].texts;
+  char *row = t->ranges[0].table.columns[t->ranges[0].table.n_columns - 1].texts;
+  for (int k = 0; k <= n; k++) {
+    linear[k] = k < n ? k + 1 : n;
+    steps[k] = k < n ? strtod(steps_of_a_layer, NULL) : 200;
+    snprintf(phase + 16 * k, 16, k < n ? "layer %d" : "all", k);
+  }
+  for (int i = 1; i <= 2 * n; i++) {
+    const int k = (i - 1) / 2;
+    snprintf(row + 16 * i, 16, "layer %d, %s", k, i % 2 == 1 ? "start" : "end");
+    delta[i] = change(k) * (i % 2 == 1 ? 2 : 1);
+    low[i] = delta[i] - half;
+    high[i] = delta[i] + half;
+  }
+  return r;
+}
+
+static double six(int k) {
+  return k < 6 ? -1 : 1;
+}
+
+static double four(int k) {
+  return k < 4 ? -1 : 1;
+}
+
+static const wm_claim_t *claim(const wm_claim_t *claims, const wm_published_t *p, const char *id) {
+  for (int c = 0; c < WM_CLAIMS; c++)
+    if (strcmp(wm_csv_text(&p->claims, claims[c].row, "claim"), id) == 0)
+      return &claims[c];
+  fail_msg("no claim %s", id);
+  return NULL;
+}
+
+static void judge_progressive(const char *steps, int n, double half, double (*change)(int),
+                              double value, double low, double high, wm_claim_verdict_t verdict) {
+  wm_published_t p;
+  wm_claim_t claims[WM_CLAIMS];
+  wm_results_t r = train(steps, n, half, change);
+  assert_int_equal(wm_published_read(&p, &err), WM_OK);
+  assert_int_equal(wm_ledger(&p, &r, 1, claims, &err), WM_OK);
+  const wm_claim_t *c = claim(claims, &p, "C14");
+  assert_int_equal(c->verdict, verdict);
+  assert_true(c->value == value && c->low == low && c->high == high);
+  assert_true(c->same_model);
+  wm_results_destroy(&r);
+  wm_published_destroy(&p);
+}
+
+static void test_progressive(void **state) {
+  (void)state;
+  judge_progressive("50", 8, 0.5, six, 6, 6, 6, WM_REPRODUCED);
+  judge_progressive("50", 8, 2, six, 6, 0, 8, WM_NOT_REPRODUCED); /* all intervals hold zero */
+  judge_progressive("50", 8, 0.5, four, 4, 4, 4, WM_CONTRADICTED);
+  judge_progressive("50", 4, 0.5, four, 4, 4, 4, WM_NOT_TESTED); /* a fifth was not tried */
+  judge_progressive("49", 8, 0.5, six, 6, 6, 6, WM_NOT_TESTED);  /* fewer tokens */
+}
+
+/* Of several results of the claim's model, one that tests it. */
+static void test_choice(void **state) {
+  (void)state;
+  wm_published_t p;
+  wm_claim_t claims[WM_CLAIMS];
+  wm_results_t r[] = {train("50", 4, 0.5, four), train("50", 8, 0.5, six)};
+  wm_frame_destroy(
+      &r[1].variants); /* without a sweep, too: the training has the model's perplexity */
+  assert_int_equal(wm_results_derive(&r[1], &err), WM_OK);
+  assert_int_equal(wm_published_read(&p, &err), WM_OK);
+  assert_int_equal(wm_ledger(&p, r, 2, claims, &err), WM_OK);
+  const wm_claim_t *c = claim(claims, &p, "C14");
+  assert_int_equal(c->on, 1);
+  assert_int_equal(c->verdict, WM_REPRODUCED);
+  for (int i = 0; i < 2; i++)
+    wm_results_destroy(&r[i]);
+  wm_published_destroy(&p);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_csv), cmocka_unit_test(test_published),
-                                     cmocka_unit_test(test_verdicts),
-                                     cmocka_unit_test(test_layers)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_csv),         cmocka_unit_test(test_published),
+      cmocka_unit_test(test_verdicts),    cmocka_unit_test(test_layers),
+      cmocka_unit_test(test_progressive), cmocka_unit_test(test_choice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,6 +112,13 @@ void wm_results_destroy(wm_results_t *results);
 /* Labels that differ, from the models' names and where needed the directories'. */
 wm_status_t wm_results_label(wm_results_t *all, int64_t n, wm_error_t *err);
 
+/* The evaluations on a range ("evaluation"); NULL: there are none. */
+const wm_frame_t *wm_training_range(const wm_training_result_t *t, const char *name);
+/* The last evaluation in which gates blend, after row 0, the model at the start; -1: none. */
+int64_t wm_training_end(const wm_frame_t *table);
+/* Have the plan and its control seen the same tokens in one order? Only then may they be ranked. */
+bool wm_training_is_fair(const wm_results_t *r);
+
 /* An attribute of the first file that has it, sweep.h5 first; "" if none has. */
 const char *wm_results_attribute(const wm_results_t *r, const char *name);
 /* Fills layer_results and overview. */
