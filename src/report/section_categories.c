@@ -19,8 +19,8 @@
 enum {
   CELL = 21,         /* height in pixels */
   ABOVE = 24,        /* room above a panel, for its title */
-  BELOW = 40,        /* and below, for layers and depths */
-  KEY = 66,          /* of colours */
+  BELOW = 48,        /* and below, for layers and depths */
+  KEY = 70,          /* of colours */
   LEFT = 150,        /* for the names of categories */
   MOST_WRITTEN = 12, /* more columns have no room for numbers */
   STEPS = 5          /* of a key */
@@ -174,7 +174,7 @@ static void put_panel(FILE *f, const map_t *m, int height, int top, const char *
 
 static void draw(FILE *f, const map_t *m, int height) {
   const int panel = CELL * (int)m->rows;
-  const int second = ABOVE + panel + BELOW + ABOVE, keys = second + panel + BELOW + 40;
+  const int second = ABOVE + panel + BELOW + ABOVE, keys = second + panel + BELOW + 42;
   put_cells(f, m, false);
   put_cells(f, m, true);
   put_key(f, m);
@@ -186,19 +186,22 @@ static void draw(FILE *f, const map_t *m, int height) {
   put_category_tics(f, m);
   put_layer_tics(f, m);
   put_panel(f, m, height, ABOVE, "mean", "mean, nats");
-  fputs("set xlabel 'layer; below it, relative depth'\n", f);
+  fprintf(f,
+          "set label 4 'layer; below it, relative depth' at graph 0.5, screen %.6f center "
+          "textcolor rgb " WM_INK "\n",
+          1 - (keys - 36) / (double)height);
   put_panel(f, m, height, second, "sd", "standard deviation within the category, nats");
   fprintf(
       f,
-      "unset xlabel\nunset label 1\nunset ytics\nunset xtics\n"
+      "unset label\nunset ytics\nunset xtics\n"
       "set xrange [-0.5:%d.5]\nset yrange [-0.5:0.5]\n"
       "set tmargin at screen %.6f\nset bmargin at screen %.6f\n"
-      "set label 2 'key: means' at 0, graph -0.5 center textcolor rgb " WM_INK "\n"
-      "set label 3 'key: standard deviations' at %d, graph -0.5 center textcolor rgb " WM_INK "\n"
+      "set label 2 'key: means' at -0.5, graph 1.5 left textcolor rgb " WM_INK "\n"
+      "set label 3 'key: standard deviations' at %d.5, graph 1.5 left textcolor rgb " WM_INK "\n"
       "plot $key using 1:2:(0.49):(0.49):3 with boxxyerror lc rgb variable fs solid noborder,\\\n"
       " $key using 1:2:4 with labels font 'sans-serif,11' textcolor rgb " WM_INK "\n"
       "unset multiplot\n",
-      2 * STEPS, 1 - keys / (double)height, 1 - (keys + 20) / (double)height, STEPS + 3);
+      2 * STEPS, 1 - keys / (double)height, 1 - (keys + 20) / (double)height, STEPS);
 }
 
 /* ---- the section ----------------------------------------------------------------------------- */

@@ -249,8 +249,9 @@ static void draw_demand(wm_page_t *page, int64_t model) {
             k > 0 ? "," : "", tiers[k].name, tiers[k].pattern, colours[k], tiers[k].name);
   fputc('\n', f);
   wm_page_end_figure(page, &figure, id,
-                     "The higher a bar, the more often the gate keeps the MLP: low up to a third, "
-                     "high from two thirds on. The gate is fitted to labels that split at the "
+                     "The higher a bar, the more often the gate keeps the MLP: low up to a third "
+                     "(empty), high from two thirds on (filled), middle in between (hatched). The "
+                     "gate is fitted to labels that split at the "
                      "median of the loss difference, so that a layer's level says how its "
                      "positions fall about that split, and not what the layer is worth.");
 }

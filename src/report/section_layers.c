@@ -33,7 +33,7 @@ static void answer_training(wm_page_t *page, const wm_results_t *r) {
   wm_page_number(page, "trained_layers", wm_training_layers(r), 0);
   wm_page_raw(page, " layers linear or gated, its perplexity changes by ");
   wm_page_number(page, "training_change_pct", wm_frame_number(plan, end, "delta_pct"), 2);
-  wm_page_raw(page, " %% (");
+  wm_page_raw(page, "&#160;%% (");
   wm_page_number(page, "training_low_pct", wm_frame_number(plan, end, "low"), 2);
   wm_page_raw(page, " to ");
   wm_page_number(page, "training_high_pct", wm_frame_number(plan, end, "high"), 2);
@@ -45,8 +45,8 @@ static void answer_training(wm_page_t *page, const wm_results_t *r) {
   wm_page_raw(page, "that of its control, with nothing linear, by ");
   wm_page_number(page, "control_change_pct", wm_frame_number(control, other, "delta_pct"), 2);
   wm_page_raw(page, wm_training_is_fair(r)
-                        ? " %% on the same tokens."
-                        : " %%, on other tokens, so that the two are not to be ranked.");
+                        ? "&#160;%% on the same tokens."
+                        : "&#160;%%, on other tokens, so that the two are not to be ranked.");
 }
 
 static void answer_layers(wm_page_t *page, const wm_results_t *r) {
@@ -68,9 +68,9 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   wm_page_raw(page,
               "</strong>: each of them, alone, may be replaced by its linear map for at most ");
   wm_page_number(page, "tolerance_pct", r->tolerance, -4);
-  wm_page_raw(page, " %% of perplexity, even at the upper end of its ");
+  wm_page_raw(page, "&#160;%% of perplexity, even at the upper end of its ");
   wm_page_number(page, "confidence_pct", 100 * wm_configured(r, "bootstrap", "confidence"), -4);
-  wm_page_raw(page, " %% interval. ");
+  wm_page_raw(page, "&#160;%% interval. ");
   wm_page_number(page, "layers_needed", (double)o->needed, 0);
   wm_page_raw(page, o->needed == 1 ? " is needed" : " are needed");
   if (o->needed > 0) {
@@ -82,7 +82,7 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   wm_page_number(page, "layers_undecided", (double)o->undecided, 0);
   wm_page_raw(page, " undecided. Median cost of a layer: ");
   wm_page_number(page, "median_cost_pct", o->median_cost, 3);
-  wm_page_raw(page, " %%.");
+  wm_page_raw(page, "&#160;%%.");
 }
 
 static void answer(wm_page_t *page, int64_t model) {
@@ -275,11 +275,11 @@ static void put_cost_figure(wm_page_t *page, int64_t model) {
   wm_page_number(page, "cheapest_layer", (double)low->layer, 0);
   wm_page_raw(page, ", ");
   wm_page_number(page, "cheapest_cost_pct", cost_of(r, low, "delta_pct"), 3);
-  wm_page_raw(page, " %%. Most: layer ");
+  wm_page_raw(page, "&#160;%%. Most: layer ");
   wm_page_number(page, "dearest_layer", (double)high->layer, 0);
   wm_page_raw(page, ", ");
   wm_page_number(page, "dearest_cost_pct", cost_of(r, high, "delta_pct"), 3);
-  wm_page_raw(page, " %%.");
+  wm_page_raw(page, "&#160;%%.");
   draw_costs(figure.script, page, r);
   wm_page_end_figure(
       page, &figure, id,

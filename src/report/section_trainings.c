@@ -77,7 +77,7 @@ static void draw_courses(wm_page_t *page) {
     put_course(f, "control", i, wm_training_range(&report->results[i].control, "evaluation"));
   }
   fputs("set xlabel 'step'\nset ylabel 'perplexity'\n"
-        "set key below left vertical maxcols 1 Left reverse\nplot ",
+        "set key below left vertical maxcols 1 Left reverse noopaque\nplot ",
         f);
   for (int64_t i = 0; i < report->n; i++)
     if (report->results[i].control.n > 0)
@@ -226,7 +226,7 @@ static void put_panel(FILE *f, const wm_results_t *r, bool last) {
 }
 
 static void draw_sets(wm_page_t *page) {
-  enum { PANEL = 110, GAP = 46, FOOT = 34 };
+  enum { PANEL = 110, GAP = 46, FOOT = 48 };
   const wm_report_t *report = page->report;
   const int64_t n = count(report, has_gates), layers = layers_of_all(report);
   const int height = (int)n * (PANEL + GAP) + FOOT;
@@ -268,8 +268,8 @@ static void draw_sets(wm_page_t *page) {
   }
   fputs("unset multiplot\n", f);
   wm_page_end_figure(page, &figure, "sets",
-                     "A panel is a training, a bar a gated layer's mean gate (empty: low, hatched "
-                     "one way: middle, the other way: high tier), a whisker the range from the 5th "
+                     "A panel is a training, a bar a gated layer's mean gate (empty: low, hatched: "
+                     "middle, filled: high tier), a whisker the range from the 5th "
                      "to the 95th percentile of positions; layers without a bar have no gate. "
                      "Follow a layer downward: if its bar grows when other layers become linear "
                      "or shrinks when more have gates, demand is redistributed.");

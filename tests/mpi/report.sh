@@ -85,6 +85,8 @@ run_job 1 run "$work/two" "${gates[@]}" bootstrap.seed=2 report.enabled=false ||
 grep -Eq '^bootstrap.seed +1 +2$' "$work/log" || fail "a setting that differs: $(cat "$work/log")"
 grep -q '^sweep.h5: ranks  *2  *1$' "$work/log" || fail "what else differs: $(cat "$work/log")"
 [ "$(grep -Ec '^ +[0-9]+ +(wasted|needed|undecided)' "$work/log")" -eq 6 ] || fail "layers compared: $(cat "$work/log")"
+sed -n '/^Gates and sets of layers$/,/^apart/p' "$work/log" >"$work/variants"
+[ "$(grep -c ': gate ' "$work/variants")" -ge 2 ] || fail "gates compared: $(cat "$work/log")"
 "$program" report --compare "$one" "$one" >"$work/log" 2>&1 || fail "--compare with itself"
 grep -q 'no setting differs' "$work/log" || fail "the same run differs: $(cat "$work/log")"
 
