@@ -52,7 +52,8 @@ static void answer_training(wm_page_t *page, const wm_results_t *r) {
 static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   const wm_overview_t *o = &r->overview;
   if (o->measured == 0) {
-    wm_page_raw(page, "no sweep has measured its layers yet.");
+    if (wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
+      wm_page_raw(page, "no sweep has measured its layers yet.");
     return;
   }
   wm_page_raw(page, "<strong>");
@@ -295,10 +296,12 @@ static void put_cost_figure(wm_page_t *page, int64_t model) {
 void wm_section_answer(wm_page_t *page) {
   const wm_report_t *report = page->report;
   json_t *models = json_object_get(page->summary, "models");
+  wm_page_raw(page, "<div class=\"answers\">\n");
   for (int64_t i = 0; i < report->n; i++) {
     page->scope = json_array_get(models, (size_t)i);
     answer(page, i);
   }
+  wm_page_raw(page, "</div>\n");
   page->scope = page->summary;
 }
 

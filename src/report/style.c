@@ -21,6 +21,8 @@ const char wm_style_sheet[] =
     "p{margin:.4rem 0 .8rem;max-width:46rem}\n"
     ".kicker{margin:0;color:var(--muted);font-size:.9rem}\n"
     ".answer{font-size:1.05rem}\n"
+    ".answers{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));"
+    "gap:0 2rem}\n"
     "a{color:var(--s1)}a:focus-visible,[tabindex]:focus-visible,summary:focus-visible{"
     "outline:2px solid var(--s1);outline-offset:2px}\n"
     "nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;font-size:.92rem;padding-top:.3rem;"

@@ -67,7 +67,8 @@ cleanup:
 static void print_answer(const wm_results_t *r, FILE *out) {
   const wm_overview_t *o = &r->overview;
   if (o->measured == 0) {
-    fprintf(out, "no sweep has measured its layers yet\n");
+    if (wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
+      fprintf(out, "no sweep has measured its layers yet\n");
     return;
   }
   fprintf(out, "%lld of %lld layers are wasted", (long long)o->wasted, (long long)o->measured);
