@@ -82,8 +82,8 @@ static void put_runs(wm_page_t *page) {
 
 static bool is_input(const char *name) {
   static const char *const beginnings[] = {
-      "protocol", "bootstrap_unit", "model_fingerprint",   "tokenizer_fingerprint",
-      "range_",   "train_",         "corpus_fingerprint_", "text_fingerprint_"};
+      "protocol", "bootstrap_", "model_fingerprint",   "tokenizer_fingerprint",
+      "range_",   "train_",     "corpus_fingerprint_", "text_fingerprint_"};
   for (size_t i = 0; i < sizeof beginnings / sizeof beginnings[0]; i++)
     if (strncmp(name, beginnings[i], strlen(beginnings[i])) == 0)
       return true;

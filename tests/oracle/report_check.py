@@ -13,6 +13,7 @@ import pathlib
 import re
 import sys
 
+import report_claims
 import report_expected
 import report_page
 
@@ -118,7 +119,7 @@ def main():
         expected.update({"m%d-%s" % (i, k): v for k, v in r.tables().items()})
         numbers.update({(i, k): v for k, v in r.numbers().items()})
         check_marks(page, i, r)
-    ledger = report_expected.claims(reference, results, labels)
+    ledger = report_claims.claims(reference, results, labels)
     expected["claims"] = [[row["claim"], row["model"], row["statement"],
                            "%s (%s)" % (row["published_value"], row["unit"]), verdict, value, low, high, label, None]
                           for row, verdict, value, low, high, label, _ in ledger]
