@@ -52,6 +52,8 @@ bool wm_page_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const 
 /* Draws it; `how`: how to read it, this program's own markup. */
 void wm_page_end_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const char *how);
 
+/* Do the layers' costs, or the study's that are shown with them, span decades? */
+bool wm_costs_are_wide(const wm_page_t *page, const wm_results_t *r);
 /* Settings of a vertical axis for costs: where they span decades (`wide`), linear around 0 and
  * logarithmic beyond. */
 void wm_axis_wide(FILE *script, bool wide);

@@ -53,13 +53,11 @@ static void draw_routed(wm_page_t *page, int64_t model) {
   char id[64];
   wm_figure_t figure;
   int64_t better = 0, both = 0;
-  double most = 0;
   for (int64_t i = 0; i < r->n_layers; i++) {
     double linear = wm_frame_number(&r->variants, r->layer_results[i].linear, "delta_pct");
     double gated = wm_frame_number(&r->variants, r->layer_results[i].gated, "delta_pct");
     both += !isnan(linear) && !isnan(gated);
     better += gated < linear;
-    most = fmax(most, fabs(linear));
   }
   if (both == 0 || !wm_page_figure(page, &figure, wm_model_id(id, sizeof id, model, "routed"),
                                    "All positions linear against the chosen gate.", 360))
@@ -72,7 +70,7 @@ static void draw_routed(wm_page_t *page, int64_t model) {
   put_pairs(figure.script, r, false);
   put_pairs(figure.script, r, true);
   bool published = wm_page_published(figure.script, page, r, "gate:best", "study");
-  wm_axis_wide(figure.script, most > 12 * fmax(1, fabs(r->overview.median_cost)));
+  wm_axis_wide(figure.script, wm_costs_are_wide(page, r));
   fprintf(figure.script,
           "set xrange [-0.6:%g]\nset xtics %d\nset xlabel 'layer'\n"
           "set ylabel 'perplexity, %% above the full model'\nset key top center horizontal "

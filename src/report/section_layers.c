@@ -182,11 +182,18 @@ static void put_variants(wm_page_t *page, int64_t model) {
 
 /* ---- the figure ------------------------------------------------------------------------------ */
 
-/* Costs that span decades are shown on an axis that is linear around 0 and logarithmic beyond. */
-static bool is_wide(const wm_results_t *r) {
+bool wm_costs_are_wide(const wm_page_t *page, const wm_results_t *r) {
+  const wm_published_t *p = page->report->published;
+  const char *model = wm_results_study_model(r);
   double most = 0;
-  for (int64_t i = 0; i < r->n_layers; i++)
-    most = fmax(most, fabs(cost_of(r, &r->layer_results[i], "delta_pct")));
+  for (int64_t i = 0; i < r->n_layers; i++) {
+    const wm_layer_result_t *l = &r->layer_results[i];
+    most = fmax(most, fabs(cost_of(r, l, "delta_pct")));
+    if (model != NULL)
+      most = fmax(
+          most, fabs(wm_csv_number(&p->layers, wm_published_layer(p, model, l->layer, "all-linear"),
+                                   "delta_pct")));
+  }
   return most > 12 * fmax(1, fabs(r->overview.median_cost));
 }
 
@@ -237,7 +244,7 @@ static void draw_costs(FILE *f, const wm_page_t *page, const wm_results_t *r) {
   put_points(f, r, WM_NEEDED, "needed");
   bool published = wm_page_published(f, page, r, "all-linear", "study");
   const int64_t last = r->layer_results[r->n_layers - 1].layer;
-  wm_axis_wide(f, is_wide(r));
+  wm_axis_wide(f, wm_costs_are_wide(page, r));
   fprintf(
       f,
       "set xrange [-0.6:%g]\nset xtics %d\nset xlabel 'layer'\n"
@@ -284,11 +291,12 @@ static void put_cost_figure(wm_page_t *page, int64_t model) {
   draw_costs(figure.script, page, r);
   wm_page_end_figure(
       page, &figure, id,
-      is_wide(r) ? "A point is a layer's cost, its bar the interval; points whose bar stays below "
-                   "the dashed line are wasted. Costs span decades: the axis is linear close to "
-                   "zero and logarithmic beyond."
-                 : "A point is a layer's cost, its bar the interval; points whose bar stays below "
-                   "the dashed line are wasted (filled), those above it needed (open).");
+      wm_costs_are_wide(page, r)
+          ? "A point is a layer's cost, its bar the interval; points whose bar stays below "
+            "the dashed line are wasted. Costs span decades: the axis is linear close to "
+            "zero and logarithmic beyond."
+          : "A point is a layer's cost, its bar the interval; points whose bar stays below "
+            "the dashed line are wasted (filled), those above it needed (open).");
 }
 
 /* ---- sections -------------------------------------------------------------------------------- */
