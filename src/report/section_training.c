@@ -79,14 +79,16 @@ static void draw_course(wm_page_t *page, int64_t model) {
       "set xlabel 'step'\nset ylabel 'perplexity'\nset key top right\n"
       "plot %s%s$control using 1:2 with linespoints pt 6 ps 0.8 dt 2 lw 1.5 lc rgb " WM_SECOND
       " title 'control',\\\n $plan using 1:2 with linespoints pt 7 ps 0.7 lw 1.5 lc rgb " WM_FIRST
-      " title 'plan',\\\n $hard using 1:2 with points pt 9 ps 1.1 lc rgb " WM_THIRD
-      " title 'gates that decide'\n",
+      " title 'plan'%s\n",
       study ? "$study0 using 1:2 with lines dt 3 lw 1.2 lc rgb " WM_MUTED
               " title 'the study: control',\\\n "
             : "",
       like != NULL ? "$study1 using 1:2 with lines dt 4 lw 1.2 lc rgb " WM_MUTED
                      " title 'the study: the same plan',\\\n "
-                   : "");
+                   : "",
+      r->training.gates.n > 0 ? ",\\\n $hard using 1:2 with points pt 9 ps 1.1 lc rgb " WM_THIRD
+                                " title 'gates that decide'"
+                              : "");
   wm_page_end_figure(page, &figure, id,
                      "The control trains the same weights on the same tokens with nothing "
                      "linearised: what the plan costs is the distance between the two lines at "
