@@ -88,9 +88,11 @@ static const struct {
                     {"pythia-410m", 405.3}, {"pythia-1b", 1011.8}, {"pythia-2.8b", 2775.2}};
 enum { STUDY_MODELS = sizeof study_models / sizeof study_models[0] };
 
-static void put_study(FILE *f, const wm_published_t *p) {
-  fputs("$study << EOD\n", f);
+static void put_study(FILE *f, const wm_published_t *p, const char *family) {
+  fprintf(f, "$%s << EOD\n", family);
   for (int i = 0; i < STUDY_MODELS; i++) {
+    if (strncmp(study_models[i].name, family, strlen(family)) != 0)
+      continue;
     fprintf(f, "%g", study_models[i].millions);
     wm_figure_number(f, published_median(p, study_models[i].name));
     fputc('\n', f);
@@ -105,16 +107,20 @@ static void draw_sizes(wm_page_t *page) {
   FILE *f = figure.script;
   int64_t gpt2 = put_family(f, page->report, "GPT-2", "one");
   int64_t neox = put_family(f, page->report, "GPT-NeoX", "two");
-  put_study(f, page->report->published);
+  put_study(f, page->report->published, "gpt2");
+  put_study(f, page->report->published, "pythia");
+  wm_page_raw(page, "Measured here: ");
   wm_page_number(page, "sized_gpt2", (double)gpt2, 0);
-  wm_page_raw(page, " models of the family <span class=\"name\">GPT-2</span> and ");
+  wm_page_raw(page, " of the family <span class=\"name\">GPT-2</span>, ");
   wm_page_number(page, "sized_gpt_neox", (double)neox, 0);
-  wm_page_raw(page, " of the family <span class=\"name\">GPT-NeoX</span> are measured here.");
+  wm_page_raw(page, " of the family <span class=\"name\">GPT-NeoX</span>.");
   fputs("set logscale x\nset xlabel 'parameters, millions'\n"
         "set ylabel 'median cost of a layer, %'\nset key top center horizontal outside\n"
         "set xzeroaxis lt 1 lw 1 lc rgb " WM_INK "\nset offsets graph 0.05, graph 0.05, 0, 0\n"
-        "plot $study using 1:2 with points pt 2 ps 0.9 lw 1.5 lc rgb " WM_MUTED
-        " title 'the study',\\\n"
+        "plot $gpt2 using 1:2 with linespoints pt 2 ps 0.9 lw 1.2 dt 3 lc rgb " WM_MUTED
+        " title 'the study: GPT-2',\\\n"
+        " $pythia using 1:2 with linespoints pt 1 ps 1.1 lw 1.2 dt 2 lc rgb " WM_MUTED
+        " title 'the study: Pythia',\\\n"
         " $one using 1:2:3:4 with yerrorbars pt 7 ps 1 lw 1.5 lc rgb " WM_FIRST
         " title 'GPT-2',\\\n"
         " $two using 1:2:3:4 with yerrorbars pt 8 ps 1.2 lw 1.5 lc rgb " WM_SECOND
@@ -122,7 +128,8 @@ static void draw_sizes(wm_page_t *page) {
         f);
   wm_page_end_figure(page, &figure, "sizes",
                      "A point is a model; its bar joins the medians of the layers' lower and upper "
-                     "interval ends. Crosses are the study's models under its protocol.");
+                     "interval ends. Crosses are the study's models under its protocol, a line "
+                     "for a family: its claim is that Pythia's falls.");
 }
 
 bool wm_compares_models(const wm_report_t *report) {
