@@ -46,7 +46,7 @@ enum { N_PARTS = 5 };
 /* Floats of every part, in whole cache lines, and all else of s; returns their sum. */
 static int64_t scratch_sizes(int64_t max_length, int64_t d_head, int64_t *sizes, scratch_t *s) {
   int64_t keys = wm_tile_panels(max_length) * WM_TILE_COLUMNS;
-  s->score_stride = keys + WM_LANES; /* rows a power of two apart would share a cache set */
+  s->score_stride = keys + WM_CACHE_LINE; /* rows a power of two apart would share a cache set */
   s->mixed_stride = wm_tile_panels(d_head) * WM_TILE_COLUMNS;
   s->value_panel = max_length * WM_TILE_COLUMNS;
   sizes[0] = WM_TILE_ROWS * d_head;

@@ -32,7 +32,7 @@ static int64_t whole(int64_t n, int64_t tile) {
 /* Floats of every part, in whole cache lines, and all else of s; returns their sum. */
 static int64_t scratch_sizes(int64_t max_length, int64_t d_head, int64_t *sizes, scratch_t *s) {
   /* A row ends with room for the tile of keys and the panel of scores that pass its end. */
-  s->stride = whole(max_length + WM_TILE_ROWS, WM_TILE_COLUMNS) + WM_LANES;
+  s->stride = whole(max_length + WM_TILE_ROWS, WM_TILE_COLUMNS) + WM_CACHE_LINE;
   s->width = wm_tile_panels(d_head) * WM_TILE_COLUMNS;
   s->key_panel = max_length * WM_TILE_COLUMNS;
   const int64_t across = wm_tile_panels(max_length) * WM_TILE_COLUMNS * d_head;

@@ -9,22 +9,16 @@
 
 #include <stdbool.h>
 
-/* A vector is one register: of wider ones the compiler keeps the sums in memory. Rows and vectors
- * of columns are as many as have their sums in registers, with room for the operands. */
+/* Rows and vectors of columns whose sums fit the machine's registers, with room for the operands.
+ */
 #if defined(__AVX512F__)
-typedef float wm_tile_lanes_t __attribute__((vector_size(64)));
 enum { WM_TILE_ROWS = 12, WM_TILE_VECTORS = 2 };
 #elif defined(__AVX__)
-typedef float wm_tile_lanes_t __attribute__((vector_size(32)));
 enum { WM_TILE_ROWS = 6, WM_TILE_VECTORS = 2 };
 #else
-typedef float wm_tile_lanes_t __attribute__((vector_size(16)));
 enum { WM_TILE_ROWS = 2, WM_TILE_VECTORS = 4 };
 #endif
-enum {
-  WM_TILE_LANES = sizeof(wm_tile_lanes_t) / sizeof(float),
-  WM_TILE_COLUMNS = WM_TILE_VECTORS * WM_TILE_LANES
-};
+enum { WM_TILE_COLUMNS = WM_TILE_VECTORS * WM_LANES };
 
 static inline int64_t wm_tile_panels(int64_t columns) {
   return (columns + WM_TILE_COLUMNS - 1) / WM_TILE_COLUMNS;
@@ -37,18 +31,18 @@ static inline __attribute__((always_inline)) void wm_tile_multiply(int64_t depth
                                                                    int64_t row, int64_t step,
                                                                    const float *b, bool add,
                                                                    float *c, int64_t c_stride) {
-  wm_tile_lanes_t sums[WM_TILE_ROWS][WM_TILE_VECTORS] = {0};
+  wm_lanes_t sums[WM_TILE_ROWS][WM_TILE_VECTORS] = {0};
   if (add)
 #pragma GCC unroll 16
     for (int i = 0; i < WM_TILE_ROWS; i++)
 #pragma GCC unroll 16
       for (int v = 0; v < WM_TILE_VECTORS; v++)
-        memcpy(&sums[i][v], c + i * c_stride + v * WM_TILE_LANES, sizeof sums[i][v]);
+        sums[i][v] = wm_lanes_load(c + i * c_stride + v * WM_LANES);
   for (int64_t k = 0; k < depth; k++) {
-    wm_tile_lanes_t columns[WM_TILE_VECTORS];
+    wm_lanes_t columns[WM_TILE_VECTORS];
 #pragma GCC unroll 16
     for (int v = 0; v < WM_TILE_VECTORS; v++)
-      memcpy(&columns[v], b + k * WM_TILE_COLUMNS + v * WM_TILE_LANES, sizeof columns[v]);
+      columns[v] = wm_lanes_load(b + k * WM_TILE_COLUMNS + v * WM_LANES);
 #pragma GCC unroll 16
     for (int i = 0; i < WM_TILE_ROWS; i++) {
       float factor = a[i * row + k * step];
@@ -61,7 +55,7 @@ static inline __attribute__((always_inline)) void wm_tile_multiply(int64_t depth
   for (int i = 0; i < WM_TILE_ROWS; i++)
 #pragma GCC unroll 16
     for (int v = 0; v < WM_TILE_VECTORS; v++)
-      memcpy(c + i * c_stride + v * WM_TILE_LANES, &sums[i][v], sizeof sums[i][v]);
+      wm_lanes_store(c + i * c_stride + v * WM_LANES, sums[i][v]);
 }
 
 /* C <- A B for rows a[i, 0 .. depth - 1], `a_stride` apart. */
@@ -151,11 +145,13 @@ static inline void wm_tile_scale(const float *x, int64_t stride, int64_t n, int6
   memset(rows + n * d, 0, (size_t)((WM_TILE_ROWS - n) * d) * sizeof *rows);
 }
 
+enum { WM_CACHE_LINE = 16 }; /* floats */
+
 /* Parts of a thread's scratch: rounds their sizes up to whole cache lines, returns the sum. */
 static inline int64_t wm_tile_round_sizes(int64_t *sizes, int n) {
   int64_t total = 0;
   for (int i = 0; i < n; i++) {
-    sizes[i] = (sizes[i] + WM_LANES - 1) / WM_LANES * WM_LANES;
+    sizes[i] = (sizes[i] + WM_CACHE_LINE - 1) / WM_CACHE_LINE * WM_CACHE_LINE;
     total += sizes[i];
   }
   return total;

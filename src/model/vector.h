@@ -1,6 +1,7 @@
-/* Sixteen float lanes, in the compiler's vector extension: one AVX-512 register, or as many
- * smaller ones as the machine has. Sums over lanes have one order, and elements one rounding,
- * whatever the place and alignment of the data, which automatic vectorisation does not promise.
+/* Float lanes in the compiler's vector extension, as many as fill a register of the machine: of
+ * wider vectors the compiler keeps every value in memory, which made an exponential five times as
+ * slow. Sums over lanes have one order, and elements one rounding, whatever the place and alignment
+ * of the data, which automatic vectorisation does not promise.
  */
 #ifndef WANAMAKER_SRC_MODEL_VECTOR_H
 #define WANAMAKER_SRC_MODEL_VECTOR_H
@@ -9,13 +10,19 @@
 #include <stdint.h>
 #include <string.h>
 
+#if defined(__AVX512F__)
 enum { WM_LANES = 16 };
+#elif defined(__AVX__)
+enum { WM_LANES = 8 };
+#else
+enum { WM_LANES = 4 };
+#endif
 
-typedef float wm_lanes_t __attribute__((vector_size(64)));
-typedef int32_t wm_lane_bits_t __attribute__((vector_size(64)));
-typedef uint32_t wm_lane_words_t __attribute__((vector_size(64)));
-typedef float wm_half_f32_t __attribute__((vector_size(32))); /* eight */
-typedef double wm_half_f64_t __attribute__((vector_size(64)));
+typedef float wm_lanes_t __attribute__((vector_size(4 * WM_LANES)));
+typedef int32_t wm_lane_bits_t __attribute__((vector_size(4 * WM_LANES)));
+typedef uint32_t wm_lane_words_t __attribute__((vector_size(4 * WM_LANES)));
+typedef float wm_half_f32_t __attribute__((vector_size(2 * WM_LANES))); /* half as many */
+typedef double wm_half_f64_t __attribute__((vector_size(4 * WM_LANES)));
 
 static inline wm_lanes_t wm_lanes_load(const float *p) {
   wm_lanes_t v;
@@ -51,7 +58,7 @@ static inline double wm_lanes_sum(wm_lanes_t v) {
   return sum;
 }
 
-/* Adds the lanes to eight sums in float64. */
+/* Adds the lanes to half as many sums in float64. */
 static inline wm_half_f64_t wm_lanes_add_f64(wm_half_f64_t sums, wm_lanes_t v) {
   wm_half_f32_t halves[2];
   memcpy(halves, &v, sizeof v);
