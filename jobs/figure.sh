@@ -16,8 +16,11 @@ plots=()
 i=0
 last=0
 while [ $# -ge 2 ]; do
-  # layer PPL delta [low, high] ...
-  awk '$1 ~ /^[0-9]+$/ && $4 ~ /^\[/ { gsub(/[][,]/, ""); print $1, $3, $4, $5 }' "$2" >"$work/$i"
+  # layer PPL delta [sum of singles] [low, high] ...: the sum is there with sets of layers alone
+  awk '$1 ~ /^[0-9]+$/ {
+    at = $4 ~ /^\[/ ? 4 : 5
+    if ($at ~ /^\[/) { gsub(/[][,]/, ""); print $1, $3, $at, $(at + 1) }
+  }' "$2" >"$work/$i"
   [ -s "$work/$i" ] || { echo "$2: no sweep table with intervals in it" >&2; exit 3; }
   last=$(awk -v last="$last" '{ if ($1 > last) last = $1 } END { print last }' "$work/$i")
   shift_x=$(awk -v i=$i 'BEGIN { print 0.16 * i - 0.08 }')

@@ -90,6 +90,16 @@ sed -n '/^Gates and sets of layers$/,/^apart/p' "$work/log" >"$work/variants"
 "$program" report --compare "$one" "$one" >"$work/log" 2>&1 || fail "--compare with itself"
 grep -q 'no setting differs' "$work/log" || fail "the same run differs: $(cat "$work/log")"
 
+# The picture of sweep tables, with and without the column of sums; sets are left out.
+printf 'full 10 0 - -\n0 11 10.0 - [9.0, 11.0] x\n1 12 20.0 - [19.0, 21.0]\n0,1 14 40 30 [39, 41]\n' >"$work/sums"
+printf '0 11 10.0 [9.0, 11.0] x\n1 12 20.0 [19.0, 21.0]\n' >"$work/plain"
+points=()
+for table in sums plain; do
+  bash "$(dirname "$0")/../../jobs/figure.sh" "$work/$table.svg" costs "$work/$table" || fail "figure.sh of $table"
+  points+=("$(grep -c "href='#gpPt6'" "$work/$table.svg")")
+done
+[ "${points[0]}" -ge 2 ] && [ "${points[0]}" -eq "${points[1]}" ] || fail "figure.sh draws ${points[*]} points"
+
 report "$work/dry" "report.inputs=$one" -n
 [ ! -e "$work/dry" ] || fail "a dry run wrote something"
 expect() { # CODE MESSAGE ARGUMENT...
