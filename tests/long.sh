@@ -192,7 +192,8 @@ report_of_study() {
   rm -rf $out/{gates_*,set*,progressive*,full}
   for model in demo_gpt2 demo_gpt_neox; do
     local settings=(configs/demo-gates.cfg model.path="tests/data/$model" corpora.demo.path=build/demo_text.txt
-      output.dir="$out/gates_$model" "ranges.evaluation.tokens=[50000,70000]")
+      output.dir="$out/gates_$model" "ranges.gates.tokens=[10000,20000]" "ranges.evaluation.tokens=[50000,70000]"
+      "gate.kinds=linear pca norm" fit.sequential=false allocate.shortlist=3 allocate.max_plans=40)
     "$build/wanamaker" run "${settings[@]}" >/dev/null && "$build/wanamaker" allocate "${settings[@]}" >/dev/null || return 1
   done
   "$build/wanamaker" probe configs/demo.cfg model.path=tests/data/demo_gpt2 corpora.demo.path=build/demo_text.txt \
