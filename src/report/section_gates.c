@@ -3,6 +3,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void gate_label(const wm_results_t *r, int64_t gate, char *text, size_t size) {
@@ -256,43 +257,91 @@ static void draw_demand(wm_page_t *page, int64_t model) {
 
 /* ---- threshold curves ------------------------------------------------------------------------ */
 
+/* Right end of a layer's curve, and where its number stands. */
+typedef struct {
+  int64_t layer;
+  double routed, cost, label;
+} curve_end_t;
+
+static int by_cost(const void *a, const void *b) {
+  const curve_end_t *x = a, *y = b;
+  return (x->cost > y->cost) - (x->cost < y->cost);
+}
+
+/* Numbers of layers beside the ends of their curves, moved up where they would overlap. */
+static void put_curve_ends(FILE *f, curve_end_t *ends, int64_t n) {
+  const double apart = 0.058; /* of the axis: a line of text */
+  qsort(ends, (size_t)n, sizeof *ends, by_cost);
+  const double range = n > 0 ? ends[n - 1].cost - fmin(0, ends[0].cost) : 0;
+  fputs("$ends << EOD\n", f);
+  for (int64_t i = 0; i < n; i++) {
+    ends[i].label = ends[i].cost;
+    if (i > 0)
+      ends[i].label = fmax(ends[i].label, ends[i - 1].label + apart * range);
+    fprintf(f, "%.6g", ends[i].routed);
+    wm_figure_number(f, ends[i].label);
+    fprintf(f, " %lld\n", (long long)ends[i].layer);
+  }
+  fputs("NaN NaN 0\nEOD\n", f);
+}
+
+/* A block of points for each layer's linear gate, and the ends. */
+static void put_curves(wm_page_t *page, const wm_results_t *r, FILE *f) {
+  void *memory = NULL;
+  wm_error_t err = {0};
+  wm_page_keep(page, wm_alloc(&memory, r->n_layers, sizeof(curve_end_t), "curves", &err), &err);
+  curve_end_t *ends = memory;
+  int64_t n_ends = 0;
+  fputs("$curve << EOD\n", f);
+  for (int64_t l = 0; l < r->n_layers && ends != NULL; l++) {
+    curve_end_t end = {.layer = r->layer_results[l].layer, .routed = -1};
+    for (int64_t i = 0; i < r->curve.n; i++)
+      if (strcmp(wm_frame_text(&r->curve, i, "name"), "linear") == 0 &&
+          wm_frame_number(&r->curve, i, "layer") == (double)r->layer_results[l].layer) {
+        fprintf(f, "%.10g", 100 * wm_frame_number(&r->curve, i, "routed"));
+        wm_figure_number(f, wm_frame_number(&r->curve, i, "delta_pct"));
+        fputc('\n', f);
+        if (100 * wm_frame_number(&r->curve, i, "routed") > end.routed) {
+          end.routed = 100 * wm_frame_number(&r->curve, i, "routed");
+          end.cost = wm_frame_number(&r->curve, i, "delta_pct");
+        }
+      }
+    if (end.routed >= 0 && isfinite(end.cost))
+      ends[n_ends++] = end;
+    fputs("\n\n", f);
+  }
+  fputs("EOD\n", f);
+  if (ends != NULL)
+    put_curve_ends(f, ends, n_ends);
+  free(memory);
+}
+
 static void draw_curve(wm_page_t *page, int64_t model) {
   const wm_results_t *r = &page->report->results[model];
   char id[64];
   wm_figure_t figure;
-  int64_t drawn = 0, rows = 0;
+  int64_t rows = 0;
   for (int64_t i = 0; i < r->curve.n; i++)
     rows += strcmp(wm_frame_text(&r->curve, i, "name"), "linear") == 0;
   if (rows == 0 || !wm_page_figure(page, &figure, wm_model_id(id, sizeof id, model, "curve"),
                                    "Cost against the share of positions that are routed.", 360))
     return;
   FILE *f = figure.script;
-  fputs("$curve << EOD\n", f);
-  for (int64_t l = 0; l < r->n_layers; l++) {
-    for (int64_t i = 0; i < r->curve.n; i++)
-      if (strcmp(wm_frame_text(&r->curve, i, "name"), "linear") == 0 &&
-          wm_frame_number(&r->curve, i, "layer") == (double)r->layer_results[l].layer) {
-        fprintf(f, "%.10g", 100 * wm_frame_number(&r->curve, i, "routed"));
-        wm_figure_number(f, wm_frame_number(&r->curve, i, "delta_pct"));
-        fprintf(f, " %lld\n", (long long)r->layer_results[l].layer);
-        drawn++;
-      }
-    fputs("\n\n", f);
-  }
-  fputs("EOD\n", f);
+  put_curves(page, r, f);
   wm_page_raw(page,
               "Linear gates of all layers at several thresholds, on the range of the choice.");
   fputs("set xlabel 'positions routed to the surrogate, %'\n"
-        "set ylabel 'perplexity, % above the full model'\nset xrange [0:100]\nunset key\n"
+        "set ylabel 'perplexity, % above the full model'\nset xrange [0:104]\nunset key\n"
         "set xzeroaxis lt 1 lw 1 lc rgb " WM_INK "\n"
         "plot for [i=0:*] $curve index i using 1:2 smooth unique with linespoints pt 6 ps 0.7 lw "
         "1.2 lc "
-        "rgb " WM_FIRST ",\\\n for [i=0:*] $curve index i every ::0::0 using 1:2:3 with labels "
-        "offset 1,0.7 textcolor rgb " WM_INK "\n",
+        "rgb " WM_FIRST ",\\\n $ends using 1:2:3 with labels left offset 1,0 textcolor rgb " WM_INK
+        "\n",
         f);
-  wm_page_end_figure(page, &figure, id,
-                     "A line is a layer (its number at one end), a point a threshold. Far right "
-                     "and low is good: many positions linear for little.");
+  wm_page_end_figure(
+      page, &figure, id,
+      "A line is a layer (its number at the right end), a point a threshold. Far right "
+      "and low is good: many positions linear for little.");
 }
 
 static void put_curve(wm_page_t *page, int64_t model) {
