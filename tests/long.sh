@@ -188,7 +188,7 @@ report_with_all() {
 report_of_study() {
   local out=build/browser model set key
   local short=(finetune.length=128 finetune.sequences=4 finetune.steps=30 finetune.gate_steps=36
-    finetune.gate_rate=2e-2 finetune.evaluate_every=10)
+    finetune.gate_rate=2e-2 finetune.evaluate_every=15 "ranges.evaluation.tokens=[50000,60000]")
   rm -rf $out/{gates_*,set*,progressive*,full}
   for model in demo_gpt2 demo_gpt_neox; do
     local settings=(configs/demo-gates.cfg model.path="tests/data/$model" corpora.demo.path=build/demo_text.txt
@@ -201,11 +201,12 @@ report_of_study() {
   for set in 3,4 2,3,4,5 0,1,2,3,4,5,6,7; do
     key=$out/set${set//,/}
     train "$key" control finetune.control_of=two_phase "finetune.layers=[$set]" "${short[@]}" &&
-      mv "$key/finetune.h5" "$key/control.h5" && rm "$key"/finetune.* &&
+      mv "$key/finetune.h5" "$key/control.h5" && rm -f "$key"/finetune.* &&
       train "$key" two_phase "finetune.layers=[$set]" "${short[@]}" || return 1
   done
   train $out/progressive progressive finetune.count=6 finetune.starts=random finetune.length=128 \
-    finetune.sequences=1 finetune.steps=50 finetune.rate=5e-6 finetune.schedule=constant finetune.evaluate_every=0 &&
+    finetune.sequences=1 finetune.steps=50 finetune.rate=5e-6 finetune.schedule=constant finetune.evaluate_every=0 \
+    "ranges.evaluation.tokens=[50000,60000]" &&
     /usr/bin/python3 tests/oracle/report_study.py $out/progressive $out/progressive_study &&
     "$build/wanamaker" report output.dir=$out/full \
       report.inputs="$out/gates_demo_gpt2,$out/gates_demo_gpt_neox,$out/set34,$out/set2345,$out/set01234567,$out/progressive_study" \
