@@ -55,7 +55,7 @@ static void put_course(FILE *f, const char *name, int64_t i, const wm_frame_t *t
 }
 
 static void put_key(FILE *f, const wm_results_t *r) {
-  char *name = wm_format("%s: %s, %g layers", r->label, plan_of(r), wm_training_layers(r));
+  char *name = wm_format("%s, %g layers: %s", plan_of(r), wm_training_layers(r), r->label);
   fputs(" title ", f);
   wm_figure_label(f, name != NULL ? name : r->label);
   free(name);

@@ -45,7 +45,7 @@ def spoil_variants(rows):
 
 def spoil_categories(rows):
     for i in np.unique(rows["category"], return_index=True)[1][:3]: # of whatever layers and keys
-        rows["category"][rows["category"] == rows["category"][i]] = BAD[i % 3:][:rows["category"].dtype.itemsize]
+        rows["category"][rows["category"] == rows["category"][i]] = BAD[i % 3:][:rows["category"].dtype.itemsize - 1]
 
 
 def spoil_notes(notes):
