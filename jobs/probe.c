@@ -11,6 +11,7 @@
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
+#include "wanamaker/base/timer.h"
 #include "wanamaker/io/files.h"
 #include "wanamaker/measure/features.h"
 #include "wanamaker/measure/inference.h"
@@ -194,10 +195,11 @@ static void take_positions(const wm_probe_rows_t *r, int64_t index, wm_probe_pos
 typedef struct {
   wm_probe_rows_t rows;
   wm_probe_positions_t positions;
-  double *factor; /* [n] of this rank's rows */
-  double *score;  /* [N] */
-  int8_t *label;  /* [N] */
-  float *work;    /* [3, n, D] */
+  double *factor;                         /* [n] of this rank's rows */
+  double *score;                          /* [N] */
+  int8_t *label;                          /* [N] */
+  float *work;                            /* [3, n, D] */
+  double passes, seconds[WM_PROBE_TIMES]; /* of this rank */
 } room_t;
 
 static wm_status_t open_room(const wm_probe_job_t *j, const wm_probe_corpus_t *c, int64_t group,
@@ -260,7 +262,8 @@ static wm_status_t probe_layer(const wm_probe_job_t *j, const wm_probe_case_t *k
                         .work = room->work,
                         .score = room->score,
                         .label = room->label,
-                        .cluster = p->cluster};
+                        .cluster = p->cluster,
+                        .seconds = room->seconds};
   wm_model_mlp_norm(j->in.model, l.layer, &l.gamma, &l.beta, &l.eps);
   take_positions(r, index, p);
   classify(j, c, room->score, p);
@@ -283,6 +286,17 @@ static int64_t list_missing(const wm_probe_job_t *j, const wm_probe_case_t *k, i
   return n;
 }
 
+/* Where a case's time went, on rank 0. */
+static void log_times(const wm_probe_job_t *j, const char *name, int64_t layers, bool brief,
+                      const room_t *room) {
+  char text[256];
+  int used = snprintf(text, sizeof text, "losses and inputs %.1f s", room->passes);
+  for (int i = 0; i < (brief ? 1 : WM_PROBE_TIMES); i++)
+    used += snprintf(text + used, sizeof text - (size_t)used, ", %s %.1f s",
+                     wm_probe_time_name((wm_probe_time_t)i), room->seconds[i]);
+  wm_log(j->run->log, WM_LOG_INFO, "%s: %" PRId64 " layers: %s", name, layers, text);
+}
+
 /* Collective. The missing layers of a case, a group after another. */
 static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
                               const int64_t *missing, int64_t n, int64_t group, room_t *room,
@@ -294,15 +308,17 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
   char name[96];
   wm_status_t status = WM_OK;
   snprintf(name, sizeof name, "probe %.60s.%s", c->name, k->kind);
-  wm_progress_start(&passes, j->run->log, "losses and inputs", "positions",
-                    c->text.n * ((n + group - 1) / group));
   wm_progress_start(&layers, j->run->log, name, "layers", j->n_layers);
   wm_progress_resume(&layers, j->n_layers - n);
   for (int64_t first = 0; first < n; first += group) {
     const int64_t count = n - first < group ? n - first : group;
+    const double start = wm_seconds();
+    wm_progress_start(&passes, j->run->log, "losses and inputs", "positions", c->text.n);
     WM_TRY(wm_probe_rows_collect(&room->rows, j->run->comm, j->in.model, surrogates, &text->blocks,
                                  wm_tokens_ids(text->tokens), missing + first, count, &j->stack,
                                  &passes, err));
+    wm_progress_finish(&passes);
+    room->passes += wm_seconds() - start;
     if (!k->brief)
       WM_TRY(wm_probe_keep_features(j, c, &room->rows, first, n, &features, err));
     for (int64_t i = 0; i < count; i++) {
@@ -310,8 +326,8 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
       wm_progress_update(&layers, j->n_layers - n + first + i + 1);
     }
   }
-  wm_progress_finish(&passes);
   wm_progress_finish(&layers);
+  log_times(j, name, n, k->brief, room);
   if (features != NULL) {
     wm_h5_t *whole = features;
     features = NULL; /* publishing takes it */
@@ -452,7 +468,7 @@ static double case_flops(const wm_probe_job_t *j, const wm_probe_corpus_t *c, bo
                          double *algebra) {
   const wm_arch_t *a = wm_model_arch(j->in.model);
   const double n = (double)c->text.n, d = (double)a->d_model, layers = (double)j->n_layers;
-  double passes = 2 * (double)(j->layers[j->n_layers - 1] + 1), views = 0;
+  double passes = (double)a->n_layers, views = 0;
   for (int64_t i = 0; i < j->n_layers; i++)
     passes += (double)(a->n_layers - 1 - j->layers[i]);
   for (int v = 0; v < WM_VIEWS; v++)

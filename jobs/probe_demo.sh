@@ -21,7 +21,7 @@ cat src/*/*.c >"$code.new"
 cmp -s "$code.new" "$code" || cp "$code.new" "$code"
 rm "$code.new"
 
-ranks=$(nproc)
+begin=$SECONDS ranks=$(nproc)
 [ "$ranks" -le 4 ] || ranks=4
 for model in demo_gpt2 demo_gpt_neox; do
   echo
@@ -32,3 +32,4 @@ for model in demo_gpt2 demo_gpt_neox; do
     output.dir="results/probe_demo/$model" "$@"
   echo "$model: $((SECONDS - start)) s on $ranks ranks"
 done
+echo "all tables: $((SECONDS - begin)) s; how to read them: results/README.md, \"probes.h5\""

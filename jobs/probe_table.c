@@ -27,11 +27,11 @@ static const gate_column_t gates[] = {
     {"type's mean delta", "input", "mean delta", "input", false},
     {"type's mean delta", "target", "mean delta", "target", false},
     {"random", "", "random", NULL, false}};
-enum { GATES = sizeof gates / sizeof gates[0] };
+enum { GATES = sizeof gates / sizeof gates[0], NOTE = 128 };
 
-/* The AUC of a gate beside the row `like`; *width: of its interval. */
-static double find_auc(const wm_probe_table_t *t, int64_t like, const gate_column_t *g,
-                       const char *view, double *width) {
+/* The row of a gate that belongs with the row `like`; -1: none. */
+static int64_t find_gate(const wm_probe_table_t *t, int64_t like, const gate_column_t *g,
+                         const char *view) {
   for (int64_t i = 0; i < t->n; i++) {
     bool same = wm_probe_number_at(t, i, "layer") == wm_probe_number_at(t, like, "layer");
     same = same && strcmp(wm_probe_text_at(t, i, "gate"), g->gate) == 0 &&
@@ -40,28 +40,40 @@ static double find_auc(const wm_probe_table_t *t, int64_t like, const gate_colum
     static const char *const others[] = {"corpus", "surrogates", "label"};
     for (int k = 0; k < 3 && same; k++)
       same = strcmp(wm_probe_text_at(t, i, others[k]), wm_probe_text_at(t, like, others[k])) == 0;
-    if (same) {
-      *width = wm_probe_number_at(t, i, "high") - wm_probe_number_at(t, i, "low");
-      return wm_probe_number_at(t, i, "auc");
-    }
+    if (same)
+      return i;
   }
-  return NAN;
+  return -1;
+}
+
+/* The first note of one gate alone, behind the gate's name, if `text` is empty. */
+static void add_note(char text[NOTE], const wm_probe_table_t *t, int64_t row,
+                     const gate_column_t *g) {
+  const char *note = row >= 0 ? wm_probe_text_at(t, row, "note") : "";
+  if (text[0] == '\0' && note[0] != '\0')
+    snprintf(text, NOTE, "%s%s%s: %s", g->title, g->unit != NULL ? " " : "",
+             g->unit != NULL ? g->unit : "", note);
 }
 
 static void add_context_row(wm_table_t *out, const wm_probe_table_t *t, int64_t like,
                             const char *view) {
   double widest = NAN;
+  char note[NOTE];
+  snprintf(note, sizeof note, "%s", wm_probe_text_at(t, like, "note"));
   wm_table_text(out, wm_probe_text_at(t, like, "corpus"));
   wm_table_int(out, (int64_t)wm_probe_number_at(t, like, "layer"));
   wm_table_text(out, wm_probe_text_at(t, like, "label"));
   wm_table_text(out, view);
   for (int g = 0; g < GATES; g++) {
-    double width = NAN;
-    wm_table_float(out, find_auc(t, like, &gates[g], view, &width));
+    const int64_t row = find_gate(t, like, &gates[g], view);
+    const double width =
+        row < 0 ? NAN : wm_probe_number_at(t, row, "high") - wm_probe_number_at(t, row, "low");
+    wm_table_float(out, row < 0 ? NAN : wm_probe_number_at(t, row, "auc"));
     widest = isnan(widest) || width > widest ? width : widest;
+    add_note(note, t, row, &gates[g]);
   }
   wm_table_float(out, widest / 2);
-  wm_table_text(out, wm_probe_text_at(t, like, "note"));
+  wm_table_text(out, note);
 }
 
 /* One row for each corpus, layer, label and view, a gate a column. */

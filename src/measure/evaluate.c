@@ -28,6 +28,7 @@ struct wm_evaluator {
   int64_t *agreed;             /* [max_slots] */
   int64_t n_predicted;         /* N */
   wm_workspace_t *workspace;
+  const wm_evaluator_watch_t *watch; /* borrowed; NULL: none */
 };
 
 /* One evaluation in progress. */
@@ -192,6 +193,10 @@ void wm_evaluator_set_losses(wm_evaluator_t *evaluator, const float *nll) {
 void wm_evaluator_set_detail(wm_evaluator_t *evaluator, const wm_position_detail_t *detail) {
   assert(evaluator->comparison != NULL);
   wm_comparison_set_detail(evaluator->comparison, detail);
+}
+
+void wm_evaluator_set_watch(wm_evaluator_t *e, const wm_evaluator_watch_t *watch) {
+  e->watch = watch;
 }
 
 /* --- slots --------------------------------------------------------------------------------------
@@ -363,8 +368,12 @@ static wm_status_t run_layer(stack_t *s, int64_t layer, wm_error_t *err) {
     WM_TRY(go_on(err));
     int64_t end = base + s->per_pass < before ? base + s->per_pass : before;
     wm_batch_t batch = batch_of(s, end - base);
+    if (base == 0 && s->e->watch != NULL)
+      s->e->watch->front(s->e->watch->object, layer, slot_at(s, 0));
     WM_TRY(wm_model_attend(s->e->model, layer, &batch, slot_at(s, base), s->e->x, s->e->workspace,
                            err));
+    if (base == 0 && s->e->watch != NULL)
+      s->e->watch->input(s->e->watch->object, layer, slot_at(s, 0), s->e->x);
     WM_TRY(apply_paths(s, layer, base, end, err));
     if (base == 0)
       WM_TRY(branch_off(s, layer, err));

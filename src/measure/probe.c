@@ -1,5 +1,6 @@
 #include "wanamaker/measure/probe.h"
 
+#include "wanamaker/base/timer.h"
 #include "wanamaker/measure/design.h"
 #include "wanamaker/measure/hidden_probe.h"
 #include "wanamaker/measure/logistic.h"
@@ -20,19 +21,43 @@ int64_t wm_probe_layer_bytes(const wm_probe_options_t *o, int64_t rows, int64_t 
          largest(largest(gate, pca), largest(hidden, features));
 }
 
-wm_status_t wm_probe_layer(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_error_t *err) {
+const char *wm_probe_time_name(wm_probe_time_t time) {
+  static const char *const names[WM_PROBE_TIMES] = {
+      "distribution and types", "token against context", "forensics", "clusters", "separability"};
+  return names[time];
+}
+
+/* Collective. */
+static wm_status_t shape(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_error_t *err) {
   wm_status_t status = wm_probe_distribution(l, t, err);
   if (status == WM_OK)
     status = wm_probe_positions(l, t, err);
   if (status == WM_OK)
     status = wm_probe_types(l, t, err);
-  WM_TRY(wm_agree(l->comm->world, status, err));
+  return wm_agree(l->comm->world, status, err);
+}
+
+typedef wm_status_t probe_t(const wm_probe_layer_t *, wm_probe_tables_t *, wm_error_t *);
+
+/* Collective. */
+static wm_status_t run_timed(probe_t *probe, wm_probe_time_t time, const wm_probe_layer_t *l,
+                             wm_probe_tables_t *t, wm_error_t *err) {
+  const double start = wm_seconds();
+  wm_status_t status = probe(l, t, err);
+  if (l->seconds != NULL)
+    l->seconds[time] += wm_seconds() - start;
+  return status;
+}
+
+wm_status_t wm_probe_layer(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_error_t *err) {
+  wm_status_t status;
+  WM_TRY(run_timed(shape, WM_PROBE_TIME_SHAPE, l, t, err));
   if (l->brief)
     return WM_OK;
-  WM_TRY(wm_probe_context(l, t, err));
-  WM_TRY(wm_probe_forensics(l, t, err));
-  WM_TRY(wm_probe_clusters(l, t, err));
-  WM_TRY(wm_probe_separability(l, t, err));
+  WM_TRY(run_timed(wm_probe_context, WM_PROBE_TIME_CONTEXT, l, t, err));
+  WM_TRY(run_timed(wm_probe_forensics, WM_PROBE_TIME_FORENSICS, l, t, err));
+  WM_TRY(run_timed(wm_probe_clusters, WM_PROBE_TIME_CLUSTERS, l, t, err));
+  WM_TRY(run_timed(wm_probe_separability, WM_PROBE_TIME_SEPARABILITY, l, t, err));
   WM_TRY(wm_agree(l->comm->world, wm_probe_tables_status(t, err), err));
 cleanup:
   return status == WM_OK ? status

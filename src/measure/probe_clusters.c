@@ -206,7 +206,8 @@ static double between(const clusters_t *c) {
   return wm_moments_statistic(&m, WM_MOMENT_R2);
 }
 
-static void add_whole(const clusters_t *c, double r2, const wm_probe_judgement_t *j) {
+static void add_whole(const clusters_t *c, double r2, const wm_probe_labels_t *labels,
+                      const wm_probe_judgement_t *j) {
   const wm_probe_table_id_t id = WM_PROBE_CLUSTERINGS;
   const int64_t wanted = c->l->options->k;
   char note[128] = "";
@@ -227,7 +228,7 @@ static void add_whole(const clusters_t *c, double r2, const wm_probe_judgement_t
   wm_probe_number(c->tables, id, j->high);
   wm_probe_number(c->tables, id, (double)c->linear);
   wm_probe_number(c->tables, id, (double)c->nonlinear);
-  wm_probe_text(c->tables, id, note);
+  wm_probe_text(c->tables, id, wm_probe_judgement_note(c->l, labels, j, note));
 }
 
 /* Collective. */
@@ -249,7 +250,7 @@ static wm_status_t report(clusters_t *c, wm_error_t *err) {
   const double r2 = between(c);
   score_means(c, true, memory, (double *)memory + c->result.k);
   WM_TRY(wm_probe_judge(l, l->score, l->label, 0, &judgement, err));
-  add_whole(c, r2, &judgement);
+  add_whole(c, r2, &labels, &judgement);
 cleanup:
   free(memory);
   return status;

@@ -33,6 +33,16 @@ double wm_probe_share(double part, double whole) {
   return whole != 0 ? part / whole : NAN;
 }
 
+static const char few_units[] = "too few units for an interval";
+
+const char *wm_probe_reason(const wm_probe_layer_t *l, const wm_unit_statistic_t *r) {
+  if (r->all.n == 0)
+    return "no positions";
+  if (isnan(r->value))
+    return "it or delta is constant";
+  return isnan(r->low) && l->options->bootstrap.resamples > 0 ? few_units : "";
+}
+
 /* --- labels -------------------------------------------------------------------------------------
  */
 
@@ -113,6 +123,17 @@ wm_status_t wm_probe_judge(const wm_probe_layer_t *l, const double *score, const
 cleanup:
   free(memory);
   return status;
+}
+
+const char *wm_probe_judgement_note(const wm_probe_layer_t *l, const wm_probe_labels_t *labels,
+                                    const wm_probe_judgement_t *j, const char *note) {
+  if (labels->test == 0)
+    return "no held-out positions";
+  if (note[0] != '\0')
+    return note;
+  if (isnan(j->auc))
+    return "one class among held-out positions";
+  return isnan(j->low) && l->options->bootstrap.resamples > 0 ? few_units : "";
 }
 
 /* --- logistic gates -----------------------------------------------------------------------------

@@ -127,9 +127,10 @@ static void add_row(const context_t *c, int which, const char *view, const char 
   const wm_probe_table_id_t id = WM_PROBE_CONTEXT;
   const wm_probe_labels_t *labels = &c->labels[which];
   char text[64];
-  snprintf(text, sizeof text, "%s%s%s", note,
-           note[0] != '\0' && which == 0 && labels->train.quartile ? "; " : "",
-           which == 0 && labels->train.quartile ? "few better: 25th percentile" : "");
+  const bool quartile = which == 0 && labels->train.quartile;
+  const char *reason = wm_probe_judgement_note(c->l, labels, j, note);
+  snprintf(text, sizeof text, "%s%s%s", reason, reason[0] != '\0' && quartile ? "; " : "",
+           quartile ? "few better: 25th percentile" : "");
   wm_probe_case(c->l, c->tables, id);
   wm_probe_text(c->tables, id, which == 0 ? "median" : "quartile");
   wm_probe_text(c->tables, id, view);
@@ -141,7 +142,7 @@ static void add_row(const context_t *c, int which, const char *view, const char 
   wm_probe_number(c->tables, id, j->low);
   wm_probe_number(c->tables, id, j->high);
   wm_probe_number(c->tables, id, j->accuracy);
-  wm_probe_text(c->tables, id, labels->test == 0 ? "no held-out positions" : text);
+  wm_probe_text(c->tables, id, text);
 }
 
 /* Gates on the features f [n, k], for both labels. Collective. */
@@ -273,6 +274,7 @@ static wm_status_t add_quantity(const context_t *c, const char *view, quantity_t
   wm_probe_number(c->tables, id, r.value);
   wm_probe_number(c->tables, id, r.low);
   wm_probe_number(c->tables, id, r.high);
+  wm_probe_text(c->tables, id, wm_probe_reason(l, &r));
   return status;
 }
 

@@ -185,6 +185,12 @@ static wm_status_t add_regression(forensics_t *f, wm_error_t *err) {
   wm_probe_number(f->tables, id, out.value);
   wm_probe_number(f->tables, id, out.low);
   wm_probe_number(f->tables, id, out.high);
+  wm_probe_text(f->tables, id,
+                train == 0         ? "no training positions"
+                : test == 0        ? "no held-out positions"
+                : isnan(in.value)  ? "delta is constant"
+                : isnan(out.value) ? "delta is constant where it is held out"
+                                   : wm_probe_reason(f->l, &out));
 cleanup:
   return status;
 }
@@ -212,6 +218,7 @@ static wm_status_t add_features(const forensics_t *f, wm_error_t *err) {
     wm_probe_number(f->tables, id, r.value);
     wm_probe_number(f->tables, id, r.low);
     wm_probe_number(f->tables, id, r.high);
+    wm_probe_text(f->tables, id, wm_probe_reason(l, &r));
   }
   return WM_OK;
 }
@@ -249,6 +256,7 @@ static wm_status_t add_category(const forensics_t *f, int category, int64_t all,
   wm_probe_number(f->tables, id, n > 0 ? sqrt(m.all.yy / m.all.n) : NAN);
   wm_probe_number(f->tables, id, wm_median(f->predicted, n));
   wm_probe_number(f->tables, id, wm_probe_share((double)positive, (double)n));
+  wm_probe_text(f->tables, id, wm_probe_reason(l, &m));
   return WM_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "wanamaker/measure/labels.h"
 #include "wanamaker/measure/probe.h"
+#include "wanamaker/measure/unit_moments.h"
 
 /* Streams of options->seed. */
 enum {
@@ -20,6 +21,8 @@ wm_status_t wm_probe_go_on(const wm_probe_layer_t *l, wm_error_t *err);
 /* The cells that every table begins with. */
 void wm_probe_case(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_probe_table_id_t id);
 double wm_probe_share(double part, double whole); /* NaN of nothing */
+/* Why a statistic or its interval does not exist; "" if both do, or none was asked for. */
+const char *wm_probe_reason(const wm_probe_layer_t *l, const wm_unit_statistic_t *r);
 
 /* Labels of the used positions by a threshold from the training ones: their median as method.md,
  * section 4, has it, or their 25th percentile. */
@@ -38,6 +41,10 @@ typedef struct {
 /* Collective. least: a position with a higher score is said to be of class 1. */
 wm_status_t wm_probe_judge(const wm_probe_layer_t *l, const double *score, const int8_t *label,
                            double least, wm_probe_judgement_t *out, wm_error_t *err);
+
+/* The same of a judgement; `note`, if there is one, is the reason. */
+const char *wm_probe_judgement_note(const wm_probe_layer_t *l, const wm_probe_labels_t *labels,
+                                    const wm_probe_judgement_t *j, const char *note);
 
 /* Collective. Logistic regression of the labels on the standardised features f [n, k] of this
  * rank's training rows; score [N] of all used positions, whole on every rank. note: [64], what is

@@ -222,6 +222,18 @@ static int64_t least_units(const common_t *c) {
   return a < b ? a : b;
 }
 
+/* Means of a resample are noisier than the means, and so its r is nearer to 0. On Fisher's scale,
+ * where the spread of r does not depend on r, all of r[n] are moved so that their mean is the
+ * estimate's; nothing is done where some r is 1 and so free of noise. */
+static void recentre(double *r, int64_t n, double estimate) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++)
+    sum += atanh(r[i]);
+  const double shift = atanh(estimate) - sum / (double)n;
+  for (int64_t i = 0; i < n && isfinite(shift); i++)
+    r[i] = tanh(atanh(r[i]) + shift);
+}
+
 /* Collective. */
 static wm_status_t interval(MPI_Comm comm, const common_t *c, wm_probe_agreement_t *out,
                             wm_error_t *err) {
@@ -239,6 +251,7 @@ static wm_status_t interval(MPI_Comm comm, const common_t *c, wm_probe_agreement
   wm_partition(b->resamples, size, rank, &first, &count);
   WM_TRY(wm_agree(comm, resample(c, first, count, memory, err), err));
   wm_sum_f64(comm, memory, b->resamples);
+  recentre(memory, b->resamples, out->r);
   wm_bootstrap_interval(b->interval, memory, b->resamples, units, b->confidence, &out->low,
                         &out->high);
 cleanup:
@@ -327,7 +340,8 @@ static void add_fate(wm_probe_tables_t *t, const wm_probe_fate_t *f) {
 
 static void add_agreement(wm_probe_tables_t *t, const wm_probe_agreement_t *g, double study) {
   const wm_probe_table_id_t id = WM_PROBE_CORRELATIONS;
-  const double attenuation = isnan(g->corrected) ? NAN : g->r / g->corrected;
+  const double attenuation =
+      isnan(g->corrected) ? NAN : sqrt(g->reliability[0] * g->reliability[1]);
   wm_probe_number(t, id, (double)g->types);
   wm_probe_number(t, id, g->r);
   wm_probe_number(t, id, g->low);
@@ -340,7 +354,9 @@ static void add_agreement(wm_probe_tables_t *t, const wm_probe_agreement_t *g, d
   wm_probe_number(t, id, study);
   wm_probe_text(t, id,
                 g->types < 3          ? "fewer than 3 types are on both sides"
+                : isnan(g->r)         ? "mean deltas of one side are constant"
                 : isnan(g->corrected) ? "no reliability: nothing to correct by"
+                : isnan(g->low)       ? "too few units for an interval"
                                       : "");
 }
 

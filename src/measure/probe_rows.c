@@ -1,10 +1,8 @@
 #include "wanamaker/measure/probe_rows.h"
 
-#include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/measure/evaluate.h"
 #include "wanamaker/measure/features.h"
-#include "wanamaker/measure/trunk.h"
 #include "wanamaker/measure/variants.h"
 
 #include <inttypes.h>
@@ -73,10 +71,11 @@ typedef struct {
   wm_probe_rows_t *r;
   wm_model_t *model;
   const wm_blocks_t *blocks;
-  const int32_t *ids;
-  wm_trunk_t trunk;
+  wm_block_t block;
+  int64_t row; /* its first among this rank's */
   wm_variants_t variants;
   wm_evaluator_t *evaluator;
+  wm_evaluator_watch_t watch;
   int64_t max_variants;
   float *nll; /* [1 + max_variants, rows of a block] */
   wm_cell_t *cells;
@@ -84,11 +83,11 @@ typedef struct {
   void *memory;
 } pass_t;
 
+/* Rows of predicted positions of the block. */
 static void keep(const pass_t *p, const float *from, float *to) {
   const int64_t d = p->r->d;
-  const wm_block_t *b = &p->trunk.block;
-  for (int64_t i = 0; i < b->rows; i++)
-    if (b->targets[i] >= 0) {
+  for (int64_t i = 0; i < p->block.rows; i++)
+    if (p->block.targets[i] >= 0) {
       memcpy(to, from + i * d, (size_t)d * sizeof *to);
       to += d;
     }
@@ -105,56 +104,47 @@ static double factor_of(const float *h, int64_t d, double eps) {
   return 1 / sqrt(sum / (double)d + eps);
 }
 
-/* Of the trunk's residual as it stands. */
-static void keep_factors(const pass_t *p, int64_t index, double eps) {
-  const wm_block_t *b = &p->trunk.block;
-  double *to = p->r->factor + index * p->r->total + b->first_prediction;
-  for (int64_t i = 0; i < b->rows; i++)
-    if (b->targets[i] >= 0)
-      *to++ = factor_of(p->trunk.h + i * p->r->d, p->r->d, eps);
-}
-
-/* A layer of the trunk; with index >= 0 its input is kept from row `first` on. */
-static wm_status_t step(pass_t *p, int64_t layer, int64_t index, int64_t first, wm_error_t *err) {
-  wm_trunk_t *t = &p->trunk;
-  const bool parallel = wm_model_arch(p->model)->parallel_residual;
+/* Of h, the input of the layer norm in front of the MLP of layer number `index`. */
+static void keep_factors(const pass_t *p, int64_t index, const float *h) {
+  double *to = p->r->factor + index * p->r->total + p->block.first_prediction;
   const float *gamma, *beta;
   double eps;
-  wm_status_t status;
-  wm_model_mlp_norm(p->model, layer, &gamma, &beta, &eps);
-  if (index >= 0 && parallel)
-    keep_factors(p, index, eps);
-  WM_TRY(wm_trunk_last_input(t, layer, err));
-  if (index >= 0) {
-    if (!parallel)
-      keep_factors(p, index, eps);
-    keep(p, t->x, p->r->x + (index * p->r->n + first) * p->r->d);
-  }
-  WM_TRY(wm_model_mlp(p->model, layer, t->x, t->block.rows, t->y, t->workspace, err));
-  wm_model_add(p->model, t->h, t->y, t->block.rows * p->r->d);
-cleanup:
-  return status;
+  wm_model_mlp_norm(p->model, p->r->layers[index], &gamma, &beta, &eps);
+  for (int64_t i = 0; i < p->block.rows; i++)
+    if (p->block.targets[i] >= 0)
+      *to++ = factor_of(h + i * p->r->d, p->r->d, eps);
 }
 
-/* Embeddings and MLP inputs of a block, whose rows begin at `first`. */
-static wm_status_t take_inputs(pass_t *p, int64_t block, int64_t first, wm_error_t *err) {
-  const wm_probe_rows_t *r = p->r;
-  wm_status_t status;
-  WM_TRY(wm_trunk_begin(&p->trunk, p->ids, block, err));
-  keep(p, p->trunk.h, r->e + first * r->d);
-  for (int64_t l = 0, next = 0; next < r->n_layers; l++) {
-    if (wm_stop_requested())
-      return wm_fail(err, WM_STOPPED, "stopped on request");
-    const bool wanted = r->layers[next] == l;
-    WM_TRY(step(p, l, wanted ? next : -1, first, err));
-    next += wanted;
-  }
-cleanup:
-  return status;
+/* Number of a layer among those that are collected, -1: it is not. */
+static int64_t index_of(const wm_probe_rows_t *r, int64_t layer) {
+  for (int64_t i = 0; i < r->n_layers; i++)
+    if (r->layers[i] == layer)
+      return i;
+  return -1;
+}
+
+/* With a parallel residual the MLP's layer norm has this h for its input. */
+static void see_front(void *object, int64_t layer, const float *h) {
+  const pass_t *p = object;
+  const int64_t index = index_of(p->r, layer);
+  if (layer == 0)
+    keep(p, h, p->r->e + p->row * p->r->d);
+  if (index >= 0 && wm_model_arch(p->model)->parallel_residual)
+    keep_factors(p, index, h);
+}
+
+static void see_input(void *object, int64_t layer, const float *h, const float *x) {
+  const pass_t *p = object;
+  const int64_t index = index_of(p->r, layer);
+  if (index < 0)
+    return;
+  if (!wm_model_arch(p->model)->parallel_residual)
+    keep_factors(p, index, h);
+  keep(p, x, p->r->x + (index * p->r->n + p->row) * p->r->d);
 }
 
 static void spread(const wm_probe_rows_t *r, const pass_t *p, int64_t first, int64_t count) {
-  const wm_block_t *b = &p->trunk.block;
+  const wm_block_t *b = &p->block;
   const int64_t n = b->n_predictions, at = b->first_prediction;
   for (int64_t i = 0; i < n; i++) {
     r->full[at + i] = (double)p->nll[i];
@@ -169,15 +159,17 @@ static void spread(const wm_probe_rows_t *r, const pass_t *p, int64_t first, int
     }
 }
 
-/* Losses of the block that the trunk has loaded. */
-static wm_status_t take_losses(pass_t *p, wm_error_t *err) {
+/* All of the loaded block: its inputs with the first group of variants. */
+static wm_status_t take_block(pass_t *p, wm_error_t *err) {
   wm_status_t status = WM_OK;
+  wm_evaluator_set_watch(p->evaluator, &p->watch);
   for (int64_t v = 0; v < p->r->n_layers && status == WM_OK; v += p->max_variants) {
     const int64_t left = p->r->n_layers - v;
     const int64_t count = left < p->max_variants ? left : p->max_variants;
-    status = wm_evaluate_block(p->evaluator, &p->trunk.block, 1 + v, count, p->nll, p->cells, err);
+    status = wm_evaluate_block(p->evaluator, &p->block, 1 + v, count, p->nll, p->cells, err);
     if (status == WM_OK)
       spread(p->r, p, v, count);
+    wm_evaluator_set_watch(p->evaluator, NULL);
   }
   return status;
 }
@@ -190,7 +182,7 @@ static wm_status_t open_pass(pass_t *p, const wm_surrogates_t *surrogates,
   p->max_variants = p->r->n_layers < stack->max_variants ? p->r->n_layers : stack->max_variants;
   WM_TRY(wm_evaluator_fit(p->model, p->blocks, stack->memory_bytes, true, &p->max_variants,
                           &stack_rows, err));
-  WM_TRY(wm_trunk_create(p->model, p->blocks, &p->trunk, err));
+  WM_TRY(wm_block_create(p->blocks, &p->block, err));
   WM_TRY(wm_variants_create(&p->variants, err));
   for (int64_t i = 0; i < p->r->n_layers; i++)
     WM_TRY(wm_variants_add(&p->variants, &p->r->layers[i], 1, n_layers, err));
@@ -206,13 +198,14 @@ static wm_status_t open_pass(pass_t *p, const wm_surrogates_t *surrogates,
   p->detail.entropy = p->nll + slots * rows;
   p->detail.divergence = p->detail.entropy + rows;
   p->detail.agreed = (uint8_t *)(p->detail.divergence + slots * rows);
+  p->watch = (wm_evaluator_watch_t){p, see_front, see_input};
   wm_evaluator_set_detail(p->evaluator, &p->detail);
 cleanup:
   return status;
 }
 
 static void close_pass(pass_t *p) {
-  wm_trunk_destroy(&p->trunk);
+  wm_block_destroy(&p->block);
   wm_evaluator_free(p->evaluator);
   wm_variants_destroy(&p->variants);
   free(p->memory);
@@ -231,18 +224,16 @@ wm_status_t wm_probe_rows_collect(wm_probe_rows_t *r, const wm_comm_t *comm, wm_
                                   const int32_t *ids, const int64_t *layers, int64_t n_layers,
                                   const wm_probe_stack_t *stack, wm_progress_t *progress,
                                   wm_error_t *err) {
-  pass_t p = {.r = r, .model = model, .blocks = blocks, .ids = ids};
+  pass_t p = {.r = r, .model = model, .blocks = blocks};
   const int64_t before = progress->done;
-  int64_t row = 0;
   r->layers = layers;
   r->n_layers = n_layers;
   memset(r->memory, 0, (size_t)((2 + 4 * r->capacity) * r->total) * sizeof *r->memory);
   wm_status_t status = open_pass(&p, surrogates, stack, err);
   for (int64_t b = comm->rank; b < blocks->n && status == WM_OK; b += comm->size) {
-    status = take_inputs(&p, b, row, err);
-    if (status == WM_OK)
-      status = take_losses(&p, err);
-    row += p.trunk.block.n_predictions;
+    wm_block_load(blocks, ids, b, &p.block);
+    status = take_block(&p, err);
+    p.row += p.block.n_predictions;
     wm_progress_update(progress, before + r->total * (b + 1) / blocks->n);
   }
   close_pass(&p);

@@ -24,7 +24,7 @@ static void add_row(const wm_probe_layer_t *l, wm_probe_tables_t *t, const char 
   wm_probe_number(t, id, j->auc_train);
   wm_probe_number(t, id, loss);
   wm_probe_number(t, id, (double)iterations);
-  wm_probe_text(t, id, labels->test == 0 ? "no held-out positions" : note);
+  wm_probe_text(t, id, wm_probe_judgement_note(l, labels, j, note));
 }
 
 static const wm_probe_judgement_t unknown = {NAN, NAN, NAN, NAN, NAN, NAN};

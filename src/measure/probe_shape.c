@@ -4,6 +4,7 @@
 #include "wanamaker/measure/inference.h"
 #include "wanamaker/measure/probe_pairs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -26,10 +27,12 @@ static double top_share(const double *sorted, int64_t n, double share, double to
   return total > 0 ? sum / total : NAN;
 }
 
+/* x: [n] sorted. */
 static void add_moments(wm_probe_tables_t *t, const double *x, int64_t n, double mean) {
   const wm_probe_table_id_t id = WM_PROBE_DISTRIBUTION;
+  const bool equal = n > 0 && x[0] == x[n - 1]; /* their mean may be off by a rounding */
   double m2 = 0, m3 = 0, m4 = 0;
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < n && !equal; i++) {
     const double v = x[i] - mean;
     m2 += v * v / (double)n;
     m3 += v * v * v / (double)n;
@@ -39,6 +42,23 @@ static void add_moments(wm_probe_tables_t *t, const double *x, int64_t n, double
   wm_probe_number(t, id, n > 0 ? sqrt(m2) : NAN);
   wm_probe_number(t, id, m2 > 0 ? m3 / pow(m2, 1.5) : NAN);
   wm_probe_number(t, id, m2 > 0 ? m4 / (m2 * m2) - 3 : NAN);
+}
+
+static void add_note(wm_probe_tables_t *t, const double *x, int64_t n, double sum,
+                     int64_t dropped) {
+  char note[96] = "";
+  if (dropped > 0)
+    snprintf(note, sizeof note, "%" PRId64 " deltas are not finite: left out%s", dropped,
+             n == 0 ? "; no others" : "");
+  else if (n == 0)
+    snprintf(note, sizeof note, "no positions");
+  else if (x[0] == x[n - 1])
+    snprintf(note, sizeof note, "all deltas are equal");
+  else if (!(x[n - 1] > 0))
+    snprintf(note, sizeof note, "no delta is above 0: no shares");
+  else if (!(sum > 0))
+    snprintf(note, sizeof note, "the sum is not above 0: no net share");
+  wm_probe_text(t, WM_PROBE_DISTRIBUTION, note);
 }
 
 wm_status_t wm_probe_distribution(const wm_probe_layer_t *l, wm_probe_tables_t *t,
@@ -51,10 +71,12 @@ wm_status_t wm_probe_distribution(const wm_probe_layer_t *l, wm_probe_tables_t *
   if (status != WM_OK)
     return status;
   double *x = memory, sum = 0, costs = 0;
-  int64_t n = 0, positive = 0;
-  for (int64_t i = 0; i < l->text->n; i++)
+  int64_t n = 0, positive = 0, dropped = 0;
+  for (int64_t i = 0; i < l->text->n; i++) {
+    dropped += !isfinite(l->delta[i]);
     if (l->used[i])
       x[n++] = l->delta[i];
+  }
   qsort(x, (size_t)n, sizeof *x, ascending);
   for (int64_t i = 0; i < n; i++) {
     sum += x[i];
@@ -70,6 +92,8 @@ wm_status_t wm_probe_distribution(const wm_probe_layer_t *l, wm_probe_tables_t *
   for (int i = 0; i < 3; i++)
     wm_probe_number(t, id, top_share(x, n, tops[i], costs, true));
   wm_probe_number(t, id, top_share(x, n, 0.10, sum, false));
+  wm_probe_number(t, id, (double)dropped);
+  add_note(t, x, n, sum, dropped);
   free(memory);
   return wm_probe_tables_status(t, err);
 }

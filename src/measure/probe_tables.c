@@ -46,7 +46,8 @@ static const wm_probe_layout_t layouts[WM_PROBE_TABLES] = {
                             {"sd", 0, 4, "sd"},
                             {"r", 0, 4, "r with delta"},
                             {"low", 0, 4, "low"},
-                            {"high", 0, 4, "high"}}},
+                            {"high", 0, 4, "high"},
+                            {"note", NOTE, 0, "note"}}},
     [WM_PROBE_FORENSICS] = {"/forensics",
                             "features of the token: mean, standard deviation, coefficient of the "
                             "standardised feature in the ridge regression of delta (nats), R^2 "
@@ -61,7 +62,8 @@ static const wm_probe_layout_t layouts[WM_PROBE_TABLES] = {
                              {"r2", 0, 5, "R^2 alone"},
                              {"r", 0, 4, "r"},
                              {"low", 0, 4, "low"},
-                             {"high", 0, 4, "high"}}},
+                             {"high", 0, 4, "high"},
+                             {"note", NOTE, 0, "note"}}},
     [WM_PROBE_REGRESSION] = {"/regression",
                              "ridge regression of delta on all features: R^2 on the positions it "
                              "was fitted to and on held-out ones, with the latter's interval",
@@ -74,7 +76,8 @@ static const wm_probe_layout_t layouts[WM_PROBE_TABLES] = {
                               {"r2", 0, 5, "R^2 in"},
                               {"r2_heldout", 0, 5, "R^2 out"},
                               {"low", 0, 5, "low"},
-                              {"high", 0, 5, "high"}}},
+                              {"high", 0, 5, "high"},
+                              {"note", NOTE, 0, "note"}}},
     [WM_PROBE_CATEGORIES] = {"/categories",
                              "delta by category of the token: positions, share, mean with its "
                              "interval, standard deviation within, median, share above zero",
@@ -89,7 +92,8 @@ static const wm_probe_layout_t layouts[WM_PROBE_TABLES] = {
                               {"high", 0, 5, "high"},
                               {"sd", 0, 4, "sd within"},
                               {"median", 0, 5, "median"},
-                              {"positive", 0, 4, "> 0"}}},
+                              {"positive", 0, 4, "> 0"},
+                              {"note", NOTE, 0, "note"}}},
     [WM_PROBE_TYPES] = {"/types",
                         "token types with enough observations: mean delta, part above zero, means "
                         "of the two halves of the first split, whether they are No-Fly",
@@ -215,7 +219,9 @@ static const wm_probe_layout_t layouts[WM_PROBE_TABLES] = {
                                 {"top_1", 0, 4, "top 1 %"},
                                 {"top_5", 0, 4, "5 %"},
                                 {"top_10", 0, 4, "10 %"},
-                                {"net_10", 0, 4, NULL}}},
+                                {"net_10", 0, 4, NULL},
+                                {"dropped", 0, 0, "not finite"},
+                                {"note", NOTE, 0, "note"}}},
     [WM_PROBE_POSITIONS] = {"/positions",
                             "classes of positions apart (one may be of several): positions, mean "
                             "delta, standard deviation, part above zero, share of the sum of all "

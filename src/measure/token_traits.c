@@ -36,11 +36,25 @@ static int by_word(const void *a, const void *b) {
   return order != 0 ? order : (x->category > y->category) - (x->category < y->category);
 }
 
+static bool is_category(const wm_token_traits_t *t, const char *name, size_t length) {
+  for (int i = 0; i < t->n_categories; i++)
+    if (strlen(t->category[i]) == length && memcmp(t->category[i], name, length) == 0)
+      return true;
+  for (int i = 0; i < SPELLED; i++)
+    if (strlen(spelled_names[i]) == length && memcmp(spelled_names[i], name, length) == 0)
+      return true;
+  return false;
+}
+
 static wm_status_t begin_category(wm_token_traits_t *t, const char *name, size_t length,
                                   const char *file, int line, wm_error_t *err) {
   if (length == 0 || length >= WM_CATEGORY_NAME)
     return wm_fail(err, WM_INPUT, "%s:%d: a category's name has 1 to %d bytes", file, line,
                    WM_CATEGORY_NAME - 1);
+  if (is_category(t, name, length))
+    return wm_fail(err, WM_INPUT,
+                   "%s:%d: there is a category [%.*s] already (some are told by spelling)", file,
+                   line, (int)length, name);
   if (t->n_categories == WM_CATEGORIES - SPELLED)
     return wm_fail(err, WM_INPUT, "%s:%d: more than %d categories", file, line,
                    WM_CATEGORIES - SPELLED);
@@ -48,36 +62,68 @@ static wm_status_t begin_category(wm_token_traits_t *t, const char *name, size_t
   return WM_OK;
 }
 
+/* out[WORD] <- the word in lower case; false: it does not fit. The text is well-formed. */
+static bool lower_word(const char *text, size_t length, char *out) {
+  size_t used = 0;
+  for (size_t at = 0; at < length;) {
+    int32_t c;
+    at += (size_t)utf8proc_iterate((const uint8_t *)text + at, (utf8proc_ssize_t)(length - at), &c);
+    if (used + 4 >= WORD)
+      return false;
+    used += (size_t)utf8proc_encode_char(utf8proc_tolower(c), (uint8_t *)out + used);
+  }
+  out[used] = '\0';
+  return true;
+}
+
 static wm_status_t add_word(words_t *w, const char *text, size_t length, int category,
                             const char *file, int line, wm_error_t *err) {
   void *memory = w->words;
   if (category < 0)
     return wm_fail(err, WM_INPUT, "%s:%d: a word before the first [category]", file, line);
-  if (length >= WORD)
-    return wm_fail(err, WM_INPUT, "%s:%d: a word of %zu bytes, at most %d", file, line, length,
-                   WORD - 1);
   wm_status_t status =
       wm_grow(&memory, &w->capacity, w->n, w->n + 1, sizeof *w->words, "words", err);
   w->words = memory;
-  if (status == WM_OK) {
-    memcpy(w->words[w->n].text, text, length);
-    w->words[w->n++].category = (int8_t)category;
+  if (status != WM_OK)
+    return status;
+  if (!lower_word(text, length, w->words[w->n].text))
+    return wm_fail(err, WM_INPUT, "%s:%d: a word of %zu bytes, at most %d", file, line, length,
+                   WORD - 4);
+  w->words[w->n++].category = (int8_t)category;
+  return WM_OK;
+}
+
+/* Printable UTF-8: names are printed, and words are compared with spellings. */
+static wm_status_t check_line(const char *line, size_t length, const char *file, int number,
+                              wm_error_t *err) {
+  for (size_t at = 0; at < length;) {
+    int32_t c;
+    const utf8proc_ssize_t bytes =
+        utf8proc_iterate((const uint8_t *)line + at, (utf8proc_ssize_t)(length - at), &c);
+    if (bytes <= 0)
+      return wm_fail(err, WM_INPUT, "%s:%d: byte %zu of the line is no UTF-8", file, number,
+                     at + 1);
+    if (utf8proc_category(c) == UTF8PROC_CATEGORY_CC && c != '\t' && c != '\r')
+      return wm_fail(err, WM_INPUT, "%s:%d: control character U+%04X", file, number, (unsigned)c);
+    at += (size_t)bytes;
   }
-  return status;
+  return WM_OK;
 }
 
 static wm_status_t read_line(wm_token_traits_t *t, words_t *w, const char *line, size_t length,
                              const char *file, int number, wm_error_t *err) {
   static const char blanks[] = " \t\r";
   const char *comment = memchr(line, '#', length), *end = comment != NULL ? comment : line + length;
-  wm_status_t status = WM_OK;
+  wm_status_t status = check_line(line, length, file, number, err);
   while (line < end && strchr(blanks, *line) != NULL)
     line++;
-  if (line < end && *line == '[') {
-    const char *close = memchr(line, ']', (size_t)(end - line));
-    if (close == NULL)
-      return wm_fail(err, WM_INPUT, "%s:%d: a category's name ends in ]", file, number);
-    return begin_category(t, line + 1, (size_t)(close - line - 1), file, number, err);
+  while (end > line && strchr(blanks, end[-1]) != NULL)
+    end--;
+  if (line < end && *line == '[' && status == WM_OK) {
+    if (end[-1] != ']' || memchr(line, ']', (size_t)(end - line)) != end - 1)
+      return wm_fail(err, WM_INPUT, "%s:%d: a category is a line [NAME] with nothing behind it",
+                     file, number);
+    return begin_category(t, line + 1, (size_t)(end - line - 2), file, number, err);
   }
   while (line < end && status == WM_OK) {
     const char *from = line;
@@ -92,7 +138,10 @@ static wm_status_t read_line(wm_token_traits_t *t, words_t *w, const char *line,
 
 static wm_status_t read_words(wm_token_traits_t *t, words_t *w, const char *text, const char *name,
                               wm_error_t *err) {
+  static const char mark[] = "\xef\xbb\xbf"; /* some editors begin a file with it */
   int number = 1;
+  if (strncmp(text, mark, sizeof mark - 1) == 0)
+    text += sizeof mark - 1;
   for (const char *line = text; *line != '\0'; number++) {
     const size_t length = strcspn(line, "\n");
     wm_status_t status = read_line(t, w, line, length, name, number, err);
@@ -100,7 +149,8 @@ static wm_status_t read_words(wm_token_traits_t *t, words_t *w, const char *text
       return status;
     line += length + (line[length] == '\n');
   }
-  qsort(w->words, (size_t)w->n, sizeof *w->words, by_word);
+  if (w->n > 0) /* qsort takes no NULL */
+    qsort(w->words, (size_t)w->n, sizeof *w->words, by_word);
   for (int i = 0; i < SPELLED; i++)
     snprintf(t->category[t->n_categories + i], WM_CATEGORY_NAME, "%s", spelled_names[i]);
   return WM_OK;

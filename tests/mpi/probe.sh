@@ -107,4 +107,22 @@ refuse 'corpus other: ' "corpora.other.probe=[1000,3000000]"
 printf 'word\n[function]\n' >"$work/words.txt"
 refuse 'words.txt:1: a word before the first \[category\]' probe.words="$work/words.txt"
 refuse 'nowhere.txt' probe.words="$work/nowhere.txt"
+printf '[function]\nthe\n[\033[2J]\n' >"$work/words.txt"
+refuse 'words.txt:3: control character U+001B' probe.words="$work/words.txt"
+refuse 'corpus other: ' "corpora.other.probe=[4000,4001]"
+
+# One document, which is one unit, and a file of no words at all: every table, with words where numbers are missing.
+tr '\n' ' ' <"$work/other.txt" >"$work/line.txt"
+: >"$work/words.txt"
+settings=("corpora.other.path=$work/other.txt" probe.words="$work/words.txt" "ranges.fit.tokens=[0,2000]"
+  "ranges.evaluation.tokens=[4000,4600]" "probe.layers=[1]" probe.resamples=50 probe.components=8 probe.clusters=4
+  probe.hidden=4 probe.least_count=5)
+try 2 "$work/single" corpora.main.path="$work/line.txt" bootstrap.unit=line
+tables_of "$work/single.log" >"$work/single.tables"
+grep -q 'main: 1 bootstrap unit (line): no interval, and no positions are held out' "$work/single.log" ||
+  fail "one unit: $(grep 'bootstrap unit' "$work/single.log")"
+for note in 'no held-out positions' 'too few units for an interval' 'it or delta is constant'; do
+  [ "$(grep -c "$note" "$work/single.tables")" -gt 0 ] || fail "one document: no word of \"$note\""
+done
+! grep -qwi -- '-\?nan' "$work/single.tables" || fail "NaN in a table"
 echo "probes on 1, 2 and 3 ranks agree"

@@ -53,6 +53,17 @@ void wm_evaluator_set_losses(wm_evaluator_t *evaluator, const float *nll);
  * model, variants of the group] (model.h; borrowed; NULL: no longer). Not collective. */
 void wm_evaluator_set_detail(wm_evaluator_t *evaluator, const wm_position_detail_t *detail);
 
+/* Sees the full model as a block goes through it. h: [rows, D] the residual in front of a layer (of
+ * layer 0: the embeddings); then, with x [rows, D], the input of the layer's MLP, what attention
+ * has made of it. */
+typedef struct {
+  void *object;
+  void (*front)(void *object, int64_t layer, const float *h);
+  void (*input)(void *object, int64_t layer, const float *h, const float *x);
+} wm_evaluator_watch_t;
+/* Borrowed; NULL: nobody. Not collective. */
+void wm_evaluator_set_watch(wm_evaluator_t *evaluator, const wm_evaluator_watch_t *watch);
+
 /* Bytes that such an evaluator takes. */
 int64_t wm_evaluator_bytes(const wm_model_t *model, const wm_blocks_t *blocks, int64_t max_variants,
                            int64_t stack_rows, bool divergence);

@@ -65,6 +65,19 @@ typedef struct {
   double hidden_penalty;        /* on |w|^2 / 2, beside the sum of log-losses */
 } wm_probe_options_t;
 
+/* What a layer's probes spend their time on. */
+typedef enum {
+  WM_PROBE_TIME_SHAPE, /* distribution, positions and types */
+  WM_PROBE_TIME_CONTEXT,
+  WM_PROBE_TIME_FORENSICS,
+  WM_PROBE_TIME_CLUSTERS,
+  WM_PROBE_TIME_SEPARABILITY,
+  WM_PROBE_TIMES
+} wm_probe_time_t;
+
+/* "distribution and types", "token against context", ... */
+const char *wm_probe_time_name(wm_probe_time_t time);
+
 /* A layer with what is known of its positions. All pointers are borrowed. */
 typedef struct {
   const wm_comm_t *comm;
@@ -92,6 +105,7 @@ typedef struct {
   double *score;             /* [N] scratch */
   int8_t *label;             /* [N] scratch */
   int32_t *cluster;          /* [N] result: cluster of each used position, -1: none; NULL: none */
+  double *seconds;           /* [WM_PROBE_TIMES] to which time is added; NULL: none */
 } wm_probe_layer_t;
 
 /* Collective over layer->comm->world. All probes of the layer below, in this order. */

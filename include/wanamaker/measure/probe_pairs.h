@@ -1,13 +1,15 @@
 /* Token types on two corpora: do they cost the same on both (method.md, sections 6 and 7)?
  *
- *   the study's construction   The No-Fly types of one corpus (enough observations, mean delta
- * above a threshold, most deltas above zero) are looked up on the other: found with a few
- * observations, still No-Fly, flipped in sign; correlation of mean deltas over those found. Types
- * are selected by their deltas on the first corpus, and so regress to the mean on the second one: r
- * is biased toward zero. without selection          All types with enough observations on both
- * sides: r of the mean deltas with a bootstrap interval (units of both sides are drawn), the
- *                              split-half reliability of each side, and r / sqrt(their product).
- * The interval of the latter takes reliabilities as known.
+ * The study's construction: the No-Fly types of one corpus (enough observations, mean delta above a
+ * threshold, most deltas above zero) are looked up on the other: found with a few observations,
+ * still No-Fly, flipped in sign; correlation of mean deltas over those found. Types are selected by
+ * their deltas on the first corpus, and so regress to the mean on the second one: r is biased
+ * toward zero.
+ *
+ * Without selection: all types with enough observations on both sides: r of the mean deltas with a
+ * bootstrap interval (units of both sides are drawn; resamples are moved on Fisher's scale to r,
+ * for their noisier means bring them nearer to zero), the split-half reliability of each side, and
+ * r / sqrt(their product), with an interval that takes reliabilities as known.
  *
  * Halves: every observation is drawn into one of two; the correlation of the halves' means,
  * averaged over options->halvings, stepped up by Spearman and Brown, 2 r / (1 + r).

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WM_PROBE_COLUMNS = 20 };
+enum { WM_PROBE_COLUMNS = 24 };
 
 typedef enum {
   WM_PROBE_CONTEXT,      /* gates on the token, its context and both */

@@ -1,7 +1,7 @@
 /* What is known of a token type from its spelling and its frequency (method.md, section 7).
  *
  * Categories of words come from a plain text file: a line "[NAME]" begins a category, the lines
- * after it hold its words, separated by blanks, in lower case; "#" begins a comment. Words of
+ * after it hold its words, separated by blanks, of either case; "#" begins a comment. Words of
  * [function] are function words. What is in no category is told by its spelling: "number" (digits
  * and signs between them), "punctuation" (no letter, no digit), "space" (white space alone),
  * "part of a word" (letters without a white space or the text's beginning in front), "other word".
