@@ -111,11 +111,14 @@ printf '[function]\nthe\n[\033[2J]\n' >"$work/words.txt"
 refuse 'words.txt:3: control character U+001B' probe.words="$work/words.txt"
 refuse 'corpus other: ' "corpora.other.probe=[4000,4001]"
 
-# One document, which is one unit, and a file of no words at all: every table, with words where numbers are missing.
-tr '\n' ' ' <"$work/other.txt" >"$work/line.txt"
+# One document for the fit and one for the probes, which is one unit, and a file of no words at all: every table, with words where numbers are missing.
+for part in 1,120p 121,240p; do
+  sed -n "$part" "$work/other.txt" | tr '\n' ' '
+  echo
+done >"$work/line.txt"
 : >"$work/words.txt"
-settings=("corpora.other.path=$work/other.txt" probe.words="$work/words.txt" "ranges.fit.tokens=[0,2000]"
-  "ranges.evaluation.tokens=[4000,4600]" "probe.layers=[1]" probe.resamples=50 probe.components=8 probe.clusters=4
+settings=("corpora.other.path=$work/other.txt" probe.words="$work/words.txt" "ranges.fit.tokens=[0,512]" protocol.window=512
+  "ranges.evaluation.tokens=[512,1024]" "probe.layers=[1]" probe.resamples=50 probe.components=8 probe.clusters=4
   probe.hidden=4 probe.least_count=5)
 try 2 "$work/single" corpora.main.path="$work/line.txt" bootstrap.unit=line
 tables_of "$work/single.log" >"$work/single.tables"
