@@ -340,6 +340,7 @@ static void add_fate(wm_probe_tables_t *t, const wm_probe_fate_t *f) {
 
 static void add_agreement(wm_probe_tables_t *t, const wm_probe_agreement_t *g, double study) {
   const wm_probe_table_id_t id = WM_PROBE_CORRELATIONS;
+  const bool unreliable = fmin(g->reliability[0], g->reliability[1]) < 0.3;
   const double attenuation =
       isnan(g->corrected) ? NAN : sqrt(g->reliability[0] * g->reliability[1]);
   wm_probe_number(t, id, (double)g->types);
@@ -357,6 +358,8 @@ static void add_agreement(wm_probe_tables_t *t, const wm_probe_agreement_t *g, d
                 : isnan(g->r)         ? "mean deltas of one side are constant"
                 : isnan(g->corrected) ? "no reliability: nothing to correct by"
                 : isnan(g->low)       ? "too few units for an interval"
+                : unreliable          ? "a reliability is below 0.3: corrected r says little"
+                : isnan(study)        ? "study's r: too few No-Fly types found"
                                       : "");
 }
 
