@@ -19,6 +19,7 @@ const char wm_style_sheet[] =
     "border-top:1px solid var(--grid)}\n"
     "h3{font-size:1.05rem;margin:1.4rem 0 .4rem}\n"
     "p{margin:.4rem 0 .8rem;max-width:46rem}\n"
+    "h1,h2,h3,p,nav a,figcaption,summary{overflow-wrap:anywhere}.answers>*{min-width:0}\n"
     ".kicker{margin:0;color:var(--muted);font-size:.9rem}\n"
     ".answer{font-size:1.05rem}\n"
     ".answers{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,30rem),1fr));"
