@@ -76,11 +76,14 @@ static wm_status_t print_stages(job_t *j, wm_error_t *err) {
     if (planned)
       status = best_layout(j, j->stages[i], j->machine.nodes[0], &l, &c, err);
     if (status == WM_OK && planned)
-      fprintf(run->out, "stage\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%.1f\t%.0f\n",
+      fprintf(run->out,
+              "stage\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64
+              "\t%.1f\t%.0f\t%.2f\t%.0f\t%.0f\t%.0f\n",
               j->stages[i], l.nodes, l.ranks, l.threads, c.seconds / 60,
-              1.2 * c.memory / 0x1p20 + 512 * (double)l.ranks);
+              1.2 * c.memory / 0x1p20 + 512 * (double)l.ranks, c.seconds, c.messages, c.meetings,
+              c.message_bytes);
     else if (status == WM_OK)
-      fprintf(run->out, "stage\t%s\t-\t-\t-\t-\t-\n", j->stages[i]);
+      fprintf(run->out, "stage\t%s\t-\t-\t-\t-\t-\t-\t-\t-\t-\n", j->stages[i]);
   }
   return status;
 }
@@ -104,7 +107,7 @@ static wm_status_t stage_table(const job_t *j, int64_t nodes, double *total, wm_
                                         {"operations", NULL, WM_ALIGN_RIGHT, -3},
                                         {"in float64", NULL, WM_ALIGN_RIGHT, -3},
                                         {"memory", "GiB a node", WM_ALIGN_RIGHT, 2},
-                                        {"messages", "GB", WM_ALIGN_RIGHT, -3},
+                                        {"volume", "GB", WM_ALIGN_RIGHT, -3},
                                         {"files", "GB", WM_ALIGN_RIGHT, -3},
                                         {"busy", "%", WM_ALIGN_RIGHT, 1},
                                         {"time", NULL, WM_ALIGN_RIGHT, 0},

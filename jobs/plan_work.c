@@ -154,6 +154,8 @@ cleanup:
   return status;
 }
 
+enum { SCALARS = 3, REFERENCES = 2 }; /* norm, max_abs, kurtosis; random, oracle */
+
 /* Routed variants of a layer when all kinds of gates are measured: the linear one at its own and at
  * gate.thresholds, one for each of the others. */
 static double gate_variants(const wm_run_t *run) {
@@ -161,10 +163,17 @@ static double gate_variants(const wm_run_t *run) {
   wm_config_floats(run->config, "gate.thresholds", &thresholds);
   wm_config_ints(run->config, "gate.bottlenecks", &bottlenecks);
   wm_config_ints(run->config, "gate.components", &components);
-  enum { SCALARS = 3, REFERENCES = 2 }; /* norm, max_abs, kurtosis; random, oracle */
   return wm_config_bool(run->config, "gate.enabled")
              ? (double)(1 + thresholds + bottlenecks + components + SCALARS + REFERENCES)
              : 0;
+}
+
+/* Gates of a layer that are fitted, all but the references. */
+static int64_t judged_kinds(const wm_run_t *run) {
+  int64_t bottlenecks, components;
+  wm_config_ints(run->config, "gate.bottlenecks", &bottlenecks);
+  wm_config_ints(run->config, "gate.components", &components);
+  return 1 + bottlenecks + components + SCALARS;
 }
 
 wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
@@ -193,6 +202,9 @@ wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error
   w->work.max_group = wm_config_int(c, "sweep.group");
   w->work.rank_bytes = (double)wm_memory_bytes(run);
   w->work.checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes");
+  wm_config_floats(c, "fit.lambdas", &w->work.lambdas);
+  w->work.resamples =
+      wm_config_int(c, "bootstrap.resamples") * (wm_config_bool(c, "bootstrap.unpaired") ? 2 : 1);
 cleanup:
   return status;
 }
@@ -220,10 +232,17 @@ static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const
                cores = (double)(l.nodes * l.ranks) * wm_plan_speed(m, l.threads);
   wm_work_t work = w->work;
   wm_cost_t labels, routed;
+  const wm_plan_gates_t gates = {.layers = work.fit_layers,
+                                 .kinds = judged_kinds(run),
+                                 .width = w->arch.d_model,
+                                 .positions = w->windows[WM_ROLE_GATES].n_predicted +
+                                              w->windows[choice].n_predicted,
+                                 .resamples = wm_config_int(run->config, "bootstrap.resamples")};
   wm_status_t status;
   if (!w->present[WM_ROLE_GATES] || !w->present[choice])
     return wm_fail(err, WM_USAGE, "gates need the ranges gates and %s", wm_role_name(choice));
   work.repeats = 0;
+  work.resamples = 0; /* losses alone */
   work.evaluation = &w->blocks[WM_ROLE_GATES];
   WM_TRY(wm_plan_sweep(&work, m, l, &labels, err));
   work.repeats = w->gates;
@@ -236,7 +255,9 @@ static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const
   out->flops64 = newton;
   out->seconds += labels.seconds + newton / (cores * m->gram);
   out->messages += labels.messages;
+  out->meetings += labels.meetings;
   out->message_bytes += labels.message_bytes;
+  wm_plan_gates(&gates, l, out);
 cleanup:
   return status;
 }
@@ -281,7 +302,7 @@ static void finetune_cost(const wm_run_t *run, const wm_plan_work_t *w, const wm
   out->seconds += steps * (weights * 2 * (nodes - 1) / nodes / m->network + weights * 4 / 2e10);
   out->memory = 4 * weights + (double)l.ranks * weights;
   out->message_bytes = steps * 2 * (nodes - 1) * weights;
-  out->messages = steps * 2 * (nodes - 1);
+  out->meetings = steps;
   out->file_bytes = 3 * weights;
   out->busy = NAN;
 }

@@ -464,7 +464,8 @@ const wm_schema_t wm_settings[] = {
      "with settings finetune.* or probe.* tokenize and those"},
     {"plan.print", WM_SETTING_CHOICE, "tables", ANY_RANGE, "tables stages", WM_JOB_PLAN,
      "stages: a line for each with tabs between its fields, for scripts: name, nodes, ranks, "
-     "threads, minutes, MiB of a node; fields that only a machine description would tell are -"},
+     "threads, minutes, MiB of a node, seconds, messages between two ranks, collective calls of a "
+     "rank, bytes that ranks send; fields that only a machine description would tell are -"},
 
     {"io.alignment_mib", WM_SETTING_FLOAT, "0.0", 0, 1024, NULL, 0,
      "large datasets of result files begin at multiples of it: the stripe of a parallel file "

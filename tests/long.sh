@@ -4,7 +4,7 @@
 #   bash tests/long.sh BUILD_DIR [PART...]   BUILD_DIR: a finished build, e.g. build/tests; without
 #                                            PARTs all of them: programs stack models tokenizer pipeline
 #                                            gates finetune export probes overlap kills faults cblas mpich sanitizers
-#                                            slurm study browser fuzz valgrind
+#                                            slurm study messages times browser fuzz valgrind
 # WM_SHARED_DATA may name a directory with the full tokenizers and corpora for the tokenizer oracle.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
@@ -151,6 +151,16 @@ study() {
   bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
 }
 
+# Messages of up to 16 ranks, whatever cores there are.
+messages() {
+  (cd "$build" && WM_RANKS="1 2 4 8 16" ctest -R '^program_messages$' --verbose)
+}
+
+# On a machine that does nothing else.
+times() {
+  bash tests/mpi/plan_times.sh "$build/wanamaker" mpiexec tests/data/demo_gpt2 tests/data/demo_gpt_neox gpt2
+}
+
 # A report's every number, and its page in headless Chromium; screenshots go to build/browser.
 check_report() { # REPORT RESULTS...
   local report=$1
@@ -258,6 +268,8 @@ part mpich "MPICH" mpich
 part sanitizers "sanitizers" sanitizers
 part slurm "two Slurm nodes" two_nodes
 part study "a study under Slurm" study
+part messages "messages against the plan" messages
+part times "times against the plan" times
 part browser "report in a browser" browser
 part fuzz "fuzz targets" fuzz
 part valgrind "valgrind" bash tests/valgrind.sh

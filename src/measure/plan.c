@@ -1,5 +1,6 @@
 #include "wanamaker/measure/plan.h"
 
+#include "plan_internal.h"
 #include "sweep_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/grid.h"
@@ -32,6 +33,11 @@ static double reduce_seconds(const wm_machine_t *m, wm_layout_t l, double bytes)
   const double nodes = (double)l.nodes;
   return l.nodes > 1 ? 2 * (nodes - 1) / nodes * bytes / m->network + 2 * log2(nodes) * m->latency
                      : 0;
+}
+
+/* All ranks meet: there and back through a tree over the nodes. */
+static double meeting_seconds(const wm_machine_t *m, wm_layout_t l, double meetings) {
+  return l.nodes > 1 ? meetings * 2 * log2((double)l.nodes) * m->latency : 0;
 }
 
 /* --- queue --------------------------------------------------------------------------------------
@@ -147,11 +153,12 @@ wm_status_t wm_plan_fit(const wm_work_t *w, const wm_machine_t *m, wm_layout_t l
   seconds += rounds * solution / (team * wm_plan_speed(m, l.threads) / wm_plan_speed(m, 1));
   const double weights = wm_plan_weights(w->arch), result = layers * (d * d + d) * 4;
   out->file_bytes = weights * (double)l.nodes + result;
-  out->seconds = seconds + file_seconds(m, out->file_bytes);
+  wm_plan_fit_messages(w, l,
+                       passes * (double)(steps_of(w->fit, ranks) + steps_of(w->heldout, ranks)),
+                       rounds, grams, out);
+  out->seconds = seconds + file_seconds(m, out->file_bytes) + meeting_seconds(m, l, out->meetings);
   out->memory = weights + (double)at_once * (double)each +
                 (double)l.ranks * (double)w->fit->max_rows * (12 * d + (double)w->arch->d_mlp) * 4;
-  out->message_bytes = l.nodes > 1 ? 2 * ((double)l.nodes - 1) * grams : 0;
-  out->messages = l.nodes > 1 ? layers * 4 * 2 * (double)(l.nodes - 1) : 0;
   return WM_OK;
 }
 
@@ -230,10 +237,10 @@ wm_status_t wm_plan_sweep(const wm_work_t *w, const wm_machine_t *m, wm_layout_t
   out->flops = times * units.total;
   out->busy = out->flops / rate / ((double)ranks * seconds);
   out->file_bytes = (weights + surrogates) * (double)l.nodes + 2 * losses;
-  out->seconds = seconds + file_seconds(m, out->file_bytes) + reduce_seconds(m, l, losses);
+  wm_plan_sweep_messages(w, l, times * (double)(w->variants->n - 1) + 1, (double)n, losses, out);
+  out->seconds = seconds + file_seconds(m, out->file_bytes) + reduce_seconds(m, l, losses) +
+                 meeting_seconds(m, l, out->meetings);
   out->memory = weights + surrogates + losses + (double)l.ranks * space;
-  out->messages = (double)(n + ranks);
-  out->message_bytes = 8 * out->messages + (l.nodes > 1 ? 2 * ((double)l.nodes - 1) * losses : 0);
   out->units = n;
   out->group = group;
 cleanup:

@@ -163,6 +163,38 @@ def read_only(b, ranks):
     b.judge(f"file system taken away, {ranks} rank(s)", run, [ENVIRONMENT, INPUT], re.escape(out) + r"\S*: (cannot|not there)")
 
 
+def parts_there(run, folder):
+    """Waits until a checkpoint has been written."""
+    while run.process.poll() is None and not (os.path.isdir(folder) and any(f.endswith(".h5") for f in os.listdir(folder))):
+        time.sleep(0.005)
+
+
+def read_only_a_while(b, ranks):
+    """A file system that turns read-only under a run and comes back: what the run wrote before is there and goes on."""
+    for stage in ("tokenize", "fit", "checkpoint"):
+        name, out = f"read-only for a while after {stage}, {ranks} rank(s)", b.fresh("while")
+        run = b.start(ranks, out, *(("checkpoint.minutes=0.0001", "sweep.group=1") if stage == "checkpoint" else ()))
+        run.reached(DONE["fit" if stage == "checkpoint" else stage])
+        if stage == "checkpoint":
+            parts_there(run, os.path.join(out, "sweep.parts"))
+        # Files that are open stay writable, as they are on a mount of their own.
+        mount("--bind", out, out)
+        try:
+            mount("-o", "remount,bind,ro", out)
+            run.fault()
+            before = published(out)
+            b.judge(name, run, [ENVIRONMENT], r"wanamaker: environment error: .*" + re.escape(out) + r".*Read-only file system")
+            b.judge(f"{name}: another run meanwhile", b.start(ranks, out), [ENVIRONMENT],
+                    re.escape(out) + r"\S*: cannot .*Read-only file system")
+            b.report({n: published(out).get(n) for n in before} == before, f"{name}: earlier results", str(sorted(before)))
+        finally:
+            unmount(out)
+        if stage == "checkpoint":
+            run = b.start(ranks, out, "checkpoint.minutes=0.0001", "sweep.group=1")
+            b.finish(f"{name}: it goes on", run, r"sweep: resuming: ")
+        b.same_numbers(name, ranks, out)
+
+
 def places(b, ranks):
     run = b.start(ranks, b.path("text.txt"))
     b.judge(f"output.dir is a file, {ranks} rank(s)", run, [ENVIRONMENT], r"text\.txt: cannot make .*Not a directory")
@@ -327,6 +359,62 @@ def two_runs(b, ranks):
     b.report(b.losses(out) == b.undisturbed(ranks), f"the first of two runs, {ranks} rank(s): numbers", "as undisturbed")
 
 
+def dead_jobs(b, ranks):
+    """What killed runs leave behind, and worse: temporary files under the names that this run needs, whole, torn and
+    write-protected; a lock whose holder is gone; parts that are none."""
+    name, out = f"leftovers of dead jobs, {ranks} rank(s)", b.fresh("leftovers")
+    b.undisturbed(ranks)
+    os.makedirs(os.path.join(out, "sweep.parts"))
+    whole = b.path(f"reference.{ranks}", "sweep.h5")
+    shutil.copy(whole, os.path.join(out, "sweep.h5.tmp"))
+    shutil.copy(whole, os.path.join(out, "sweep.parts", "0001.h5.tmp"))
+    with open(whole, "rb") as f, open(os.path.join(out, "surrogates.h5.tmp"), "wb") as g:
+        g.write(f.read(1000))
+    with open(os.path.join(out, "tokens.main.stream.h5.tmp"), "wb"):
+        pass
+    for torn in ("sweep.parts/0002.h5", "sweep.parts/0003.h5"):
+        with open(os.path.join(out, torn), "wb") as g:
+            g.write(b"\x89HDF" if torn.endswith("2.h5") else b"")
+    with open(os.path.join(out, ".lock"), "w", encoding="utf-8") as f:
+        f.write("process 1 on a node that is gone\n")
+    for file in ("surrogates.h5.tmp", "tokens.main.stream.h5.tmp"):
+        os.chmod(os.path.join(out, file), 0o444)
+    b.same_numbers(name, ranks, out)
+
+
+def clocks(b, ranks):
+    """Clocks a day apart that are set while the run is at work, and inputs and results of tomorrow."""
+    skew = os.environ.get("WM_CLOCK_SKEW_LIBRARY", "")
+    if not os.path.exists(skew):
+        b.left_out.append("clocks (WM_CLOCK_SKEW_LIBRARY names no library)")
+        return
+    want = b.undisturbed(ranks)
+    name, out, model = f"clocks that disagree, {ranks} rank(s)", b.fresh("clocks"), b.fresh("tomorrow")
+    set_clocks = f"export WM_CLOCK_SKEW=86400 LD_PRELOAD={skew}"
+    shutil.copytree(b.model, model)
+    text = shutil.copy(b.path("text.txt"), b.path("tomorrow.txt"))
+
+    def is_of_tomorrow(path, days):
+        os.utime(path, (time.time() + days * 86400,) * 2)
+
+    for file in os.listdir(model):
+        is_of_tomorrow(os.path.join(model, file), 1)
+    is_of_tomorrow(text, 400)
+    given = (f"model.path={model}", f"corpora.main.path={text}", "checkpoint.minutes=0.0005", "watchdog.seconds=20")
+    run = b.start(ranks, out, *given, before=set_clocks)
+    b.finish(name, run, r"sweep: wrote")
+    dump = subprocess.run(["h5dump", "-a", "/start", os.path.join(out, "sweep.h5")], check=False, capture_output=True, text=True)
+    b.report(time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400)) in dump.stdout, f"{name}: rank 0 is a day ahead",
+             dump.stdout.strip().split("\n")[-3].strip() if dump.returncode == 0 else dump.stderr)
+    b.report(b.losses(out) == want, f"{name}: numbers", "as undisturbed")
+    for file in os.listdir(out):
+        is_of_tomorrow(os.path.join(out, file), -400 if file.startswith("sweep") else 2)
+    before = published(out)
+    run = b.start(ranks, out, *given)
+    b.finish(f"{name}: results older than their inputs", run, r"sweep\.h5 is complete for these inputs; skipped")
+    b.report(published(out) == before, f"{name}: results of another day are kept", str(sorted(before)))
+
+
 def shorten(path):
     os.truncate(path, 4096)
 
@@ -375,11 +463,13 @@ def names(b, ranks):
 
 GROUPS = {  # name: (function, needs mounts, numbers of ranks, quick tier's numbers of ranks)
     "full_disk": (full_disk, True, RANKS, ()), "spills": (spills, True, RANKS, ()),
-    "disk_fills": (disk_fills, True, RANKS, (4,)), "read_only": (read_only, True, RANKS, (4,)), "places": (places, False, RANKS, (1,)),
+    "disk_fills": (disk_fills, True, RANKS, (4,)), "read_only": (read_only, True, RANKS, (4,)),
+    "read_only_a_while": (read_only_a_while, True, RANKS, (1,)), "places": (places, False, RANKS, (1,)),
     "limits": (limits, False, RANKS, ()), "small_shm": (small_shm, True, (4,), (4,)),
     "memory_limit": (memory_limit, True, RANKS, (1,)), "killed": (killed, False, RANKS, (4,)),
     "stopped": (stopped, False, (4,), ()), "streams": (streams, False, RANKS, (1,)),
     "two_runs": (two_runs, False, RANKS, (1,)), "changed_input": (changed_input, False, RANKS, (1,)),
+    "dead_jobs": (dead_jobs, False, RANKS, (4,)), "clocks": (clocks, False, RANKS, (4,)),
     "names": (names, False, RANKS, ())}
 
 

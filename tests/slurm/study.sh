@@ -44,7 +44,7 @@ make_text() {
 
 # Settings of both the study and the run that nobody disturbs. Checkpoints are frequent for so short a work.
 settings=(corpora.demo.path="$work/text.txt" checkpoint.minutes=0.05 sweep.group=2 bootstrap.resamples=500
-  "ranges.evaluation.tokens=[50000,130000]")
+  "ranges.evaluation.tokens=[50000,80000]")
 
 undisturbed() {
   local model
@@ -110,24 +110,25 @@ disturb() {
   fi
 }
 
-# SIGKILL to one rank of any job that runs; its others are gone when Slurm's KillWait (10 s here) has passed, which it gives
-# them after a SIGTERM.
+# SIGKILL to one rank of any job that runs; its others are gone when Slurm's KillWait (5 s here) has passed, which it gives
+# them after a SIGTERM: within 10 s of the kill.
 strikes=0
 strike() {
-  local job victims
-  [ $strikes -lt "$kills" ] && [ $((RANDOM % 3)) -eq 0 ] || return 0
+  local job victims end
+  [ $strikes -lt "$kills" ] && [ $((RANDOM % 2)) -eq 0 ] || return 0
   job=$(squeue -h -t R -o %i | shuf -n 1)
   [ -n "$job" ] || return 0
   victims=$(ranks_of "$job")
   [ -n "$victims" ] || return 0
   kill -KILL "$(shuf -n 1 <<<"$victims")" 2>/dev/null || return 0
   strikes=$((strikes + 1))
-  for _ in $(seq 150); do
+  end=$((SECONDS + 11)) # whole seconds
+  while [ $SECONDS -lt $end ]; do
     # (a rank that began later belongs to the next attempt)
     [ -n "$(comm -12 <(sort <<<"$victims") <(ranks_of "$job" | sort))" ] || return 0
     sleep 0.1
   done
-  fail "kill $strikes, job $job: ranks are left after 15 s"
+  fail "kill $strikes, job $job: ranks are left after 10 s"
 }
 
 watch_study() { # SECONDS
@@ -135,7 +136,7 @@ watch_study() { # SECONDS
   for _ in $(seq "$1"); do
     code=0
     bash slurm/status.sh "$study" >"$work/status" || code=$?
-    now=$(awk 'NR > 1 && NF > 3 { printf "%s.%s %s, ", $1, $2, $4 }' "$work/status" | sed 's/, $//')
+    now=$(awk 'NR > 1 && NF > 3 && $2 != "of" { printf "%s.%s %s, ", $1, $2, $4 }' "$work/status" | sed 's/, $//')
     [ "$now" = "$last" ] || say "$now"
     last=$now
     [ $code -ne 0 ] || return 0
@@ -165,7 +166,7 @@ undisturbed
 for model in demo_gpt2 demo_gpt_neox; do
   echo "configs/demo.cfg model.path=tests/data/$model output.dir=$work/out/$model"
 done >"$work/demo.study"
-options=(--program "$program" --ranks 2 --threads 1 --margin 25 --attempts $((5 + kills)) --dir "$study")
+options=(--program "$program" --ranks 2 --threads 1 --margin 15 --attempts $((5 + kills)) --dir "$study")
 [ "$kills" -gt 0 ] || options+=(--time 1)
 bash slurm/submit.sh "${options[@]}" --dry-run "$work/demo.study" "${settings[@]}" >"$work/dry"
 [ "$(grep -c '^#!/usr/bin/env bash' "$work/dry")" -ge 6 ] && [ ! -e "$study" ] || fail "--dry-run: $(cat "$work/dry")"

@@ -95,7 +95,8 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 ReturnToService=2
-KillWait=10
+SchedulerParameters=sched_interval=5,bf_interval=5
+KillWait=5
 MpiDefault=pmix
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE

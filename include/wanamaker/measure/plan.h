@@ -10,6 +10,12 @@
  *   - the file system's rate is shared by all nodes; every node reads the whole model;
  *   - layers of a fit are solved at the given rates of one core for every rank of a team.
  *
+ *
+ * Bytes between ranks are the least that a call must move, whatever the algorithm: a sum of n bytes
+ * over P ranks 2 (P - 1) n, a broadcast (P - 1) n. The number of meetings is a count of what the
+ * stages do (tests/mpi/messages.sh counts again). Left out: what the ranks of a team that solves a
+ * layer tell each other (ScaLAPACK; widths of 1024 and more), and MPI-IO.
+ *
  * Not collective: plain arithmetic.
  */
 #ifndef WANAMAKER_MEASURE_PLAN_H
@@ -53,15 +59,19 @@ typedef struct {
   int64_t stack_rows, tile_rows, tile_vocab, max_group; /* max_group 0: chosen */
   double rank_bytes;                                    /* workspace of a rank, at most; 0: any */
   double checkpoint_seconds;
+  int64_t lambdas;   /* of the path that is reported */
+  int64_t resamples; /* of the bootstrap, twice as many with unpaired intervals */
 } wm_work_t;
 
 typedef struct {
-  double seconds;                 /* of it all */
-  double flops, flops64;          /* of all ranks */
-  double memory;                  /* bytes of a node, weights among them */
-  double messages, message_bytes; /* over the network or between ranks, of all ranks */
-  double file_bytes;              /* read and written, by all nodes */
-  double busy;                    /* part of the ranks' time in which they compute */
+  double seconds;        /* of it all */
+  double flops, flops64; /* of all ranks */
+  double memory;         /* bytes of a node, weights among them */
+  double messages;       /* from rank to rank, of all ranks: the queue's */
+  double meetings;       /* collective calls that a rank takes part in */
+  double message_bytes;  /* of all these, between ranks: see below */
+  double file_bytes;     /* read and written, by all nodes */
+  double busy;           /* part of the ranks' time in which they compute */
   int64_t units, group;
 } wm_cost_t;
 
@@ -76,6 +86,17 @@ wm_status_t wm_plan_fit(const wm_work_t *work, const wm_machine_t *machine, wm_l
 /* WM_USAGE: one variant does not fit rank_bytes. */
 wm_status_t wm_plan_sweep(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
                           wm_cost_t *out, wm_error_t *err);
+
+/* Fits of a layer's gates. */
+typedef struct {
+  int64_t layers, kinds; /* of gates that are fitted and judged, for each layer */
+  int64_t width;
+  int64_t positions; /* of the gates' range and of the one on which they are chosen */
+  int64_t resamples; /* of the AUC's interval */
+} wm_plan_gates_t;
+
+/* Messages of the gates' fits alone, added to those of the two sweeps; flops64 too. */
+void wm_plan_gates(const wm_plan_gates_t *work, wm_layout_t layout, wm_cost_t *out);
 
 /* Time until `workers` of equal speed are done with jobs of these durations, which they take in
  * order, as each gets free; every `interval` seconds (0: never) all wait for each other and write
