@@ -222,6 +222,18 @@ void wm_plan_work_destroy(wm_plan_work_t *w) {
 /* --- stages on a machine ------------------------------------------------------------------------
  */
 
+/* Principal components that the gates of a layer share. */
+static int64_t most_components(const wm_run_t *run) {
+  int64_t n, most = 0;
+  const int64_t *b = wm_config_ints(run->config, "gate.bottlenecks", &n);
+  for (int64_t i = 0; i < n; i++)
+    most = 2 * b[i] > most ? 2 * b[i] : most;
+  const int64_t *c = wm_config_ints(run->config, "gate.components", &n);
+  for (int64_t i = 0; i < n; i++)
+    most = c[i] > most ? c[i] : most;
+  return most;
+}
+
 /* The gates' features are those of a sweep of single layers over their range and the one on which
  * they are chosen; then as many routed variants on the latter, and Newton's steps of the fits. */
 static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const wm_machine_t *m,
@@ -235,6 +247,7 @@ static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const
   const wm_plan_gates_t gates = {.layers = work.fit_layers,
                                  .kinds = judged_kinds(run),
                                  .width = w->arch.d_model,
+                                 .components = most_components(run),
                                  .positions = w->windows[WM_ROLE_GATES].n_predicted +
                                               w->windows[choice].n_predicted,
                                  .resamples = wm_config_int(run->config, "bootstrap.resamples")};

@@ -5,7 +5,7 @@
 
 enum {
   AGREEMENT = 4,      /* bytes */
-  SMALL_THINGS = 4864 /* bytes of broadcasts: configurations, facts about the run */
+  SMALL_THINGS = 9728 /* bytes of broadcasts: configurations, facts about the run */
 };
 
 /* Bytes of sums of `bytes` over all ranks. */
@@ -58,6 +58,8 @@ void wm_plan_gates(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *out) {
   const double newton = NEWTON_EVALUATIONS * ((d + 1) * (d + 1) + d + 2) * 8;
   const double judged = kinds * (double)(w->positions + w->resamples) * 8;
   out->meetings += meetings;
-  out->message_bytes += summed(l, layers * (newton + 8 * d * d + judged) + AGREEMENT * meetings) +
-                        broadcast(l, layers * NEWTON_EVALUATIONS * (2 * d + 3) * 8);
+  out->message_bytes +=
+      summed(l, layers * (newton + 8 * d * d + judged) + AGREEMENT * meetings) +
+      broadcast(l,
+                layers * (NEWTON_EVALUATIONS * (2 * d + 3) + ((double)w->components + 4) * d) * 8);
 }

@@ -90,7 +90,7 @@ wm_status_t wm_plan_sweep(const wm_work_t *work, const wm_machine_t *machine, wm
 /* Fits of a layer's gates. */
 typedef struct {
   int64_t layers, kinds; /* of gates that are fitted and judged, for each layer */
-  int64_t width;
+  int64_t width, components;
   int64_t positions; /* of the gates' range and of the one on which they are chosen */
   int64_t resamples; /* of the AUC's interval */
 } wm_plan_gates_t;
