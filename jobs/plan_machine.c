@@ -118,6 +118,7 @@ static void read_rest(const wm_run_t *run, wm_plan_machine_t *m) {
     r->memory = (double)pages * (double)sysconf(_SC_PAGESIZE);
   if (f64 > 0)
     r->gram = f64;
+  r->start = number(run, m, "plan.start_seconds");
   r->thread_loss = number(run, m, "plan.thread_loss");
   r->network = number(run, m, "plan.network_gbs") * 1e9;
   r->latency = number(run, m, "plan.latency_us") * 1e-6;

@@ -266,7 +266,7 @@ static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const
                         (double)w->work.fit_layers;
   out->flops += labels.flops;
   out->flops64 = newton;
-  out->seconds += labels.seconds + newton / (cores * m->gram);
+  out->seconds += labels.seconds - m->start + newton / (cores * m->gram);
   out->messages += labels.messages;
   out->meetings += labels.meetings;
   out->message_bytes += labels.message_bytes;

@@ -443,6 +443,8 @@ const wm_schema_t wm_settings[] = {
      "the same of Gram matrices in float64; 0: from plan.bench, or a share of the other"},
     {"plan.thread_loss", WM_SETTING_FLOAT, "0.01", 0, 1, NULL, WM_JOB_PLAN,
      "t threads of a rank are as fast as t / (1 + loss (t - 1)) cores"},
+    {"plan.start_seconds", WM_SETTING_FLOAT, "1.0", 0, 1e6, NULL, WM_JOB_PLAN,
+     "seconds in which the ranks of a job are started and its files opened"},
     {"plan.network_gbs", WM_SETTING_FLOAT, "10.0", 1e-6, 1e6, NULL, WM_JOB_PLAN,
      "10^9 bytes per second of a node's link"},
     {"plan.latency_us", WM_SETTING_FLOAT, "5.0", 0, 1e6, NULL, WM_JOB_PLAN,

@@ -156,7 +156,8 @@ wm_status_t wm_plan_fit(const wm_work_t *w, const wm_machine_t *m, wm_layout_t l
   wm_plan_fit_messages(w, l,
                        passes * (double)(steps_of(w->fit, ranks) + steps_of(w->heldout, ranks)),
                        rounds, grams, out);
-  out->seconds = seconds + file_seconds(m, out->file_bytes) + meeting_seconds(m, l, out->meetings);
+  out->seconds =
+      m->start + seconds + file_seconds(m, out->file_bytes) + meeting_seconds(m, l, out->meetings);
   out->memory = weights + (double)at_once * (double)each +
                 (double)l.ranks * (double)w->fit->max_rows * (12 * d + (double)w->arch->d_mlp) * 4;
   return WM_OK;
@@ -238,8 +239,8 @@ wm_status_t wm_plan_sweep(const wm_work_t *w, const wm_machine_t *m, wm_layout_t
   out->busy = out->flops / rate / ((double)ranks * seconds);
   out->file_bytes = (weights + surrogates) * (double)l.nodes + 2 * losses;
   wm_plan_sweep_messages(w, l, times * (double)(w->variants->n - 1) + 1, (double)n, losses, out);
-  out->seconds = seconds + file_seconds(m, out->file_bytes) + reduce_seconds(m, l, losses) +
-                 meeting_seconds(m, l, out->meetings);
+  out->seconds = m->start + seconds + file_seconds(m, out->file_bytes) +
+                 reduce_seconds(m, l, losses) + meeting_seconds(m, l, out->meetings);
   out->memory = weights + surrogates + losses + (double)l.ranks * space;
   out->units = n;
   out->group = group;

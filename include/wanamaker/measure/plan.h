@@ -38,6 +38,7 @@ typedef struct {
   double gram;            /* float64 operations of Gram matrices, one core */
   double solve, spectrum; /* d^3 of a layer's solution, of its spectrum and path, one core */
   double thread_loss;     /* see above */
+  double start;           /* seconds in which a job's ranks are started and its files opened */
   double network, latency,
       files; /* bytes of a node's link; seconds of a message; bytes of the file system */
 } wm_machine_t;
