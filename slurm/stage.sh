@@ -13,8 +13,14 @@
 set -uo pipefail
 state=$WM_STUDY/$WM_LABEL.$WM_STAGE.state
 
+# A file system that takes nothing now may do so again in a minute: what is not noted is not counted.
 note() { # EVENT [TEXT]
-  printf '%s\t%s\t%s\n' "$(date +%s)" "$1" "${2:-}" >>"$state"
+  local _
+  for _ in $(seq 30); do
+    { printf '%s\t%s\t%s\n' "$(date +%s)" "$1" "${2:-}" >>"$state"; } 2>/dev/null && return
+    sleep 2
+  done
+  echo "== $state cannot be written: $1 ${2:-} is not noted ==" >&2
 }
 
 # shellcheck disable=SC1090
@@ -41,8 +47,8 @@ echo "== $WM_LABEL.$WM_STAGE: job ${SLURM_JOB_ID:-?}, restart ${SLURM_RESTART_CO
 asked=0
 ask() {
   asked=1 interrupted=1
-  note asked "$1"
   kill -USR1 "$child" 2>/dev/null
+  note asked "$1"
 }
 child=0 interrupted=0
 trap 'ask "SIGUSR1"' USR1
@@ -83,8 +89,8 @@ case $code in
   ;;
 esac
 [ $asked -eq 0 ] || again "exit code $code after a request to stop"
-faults=$(grep -c $'\tfault\t' "$state")
-if [ "$faults" -ge "${WM_ATTEMPTS:-5}" ]; then
+faults=$(grep -c $'\tfault\t' "$state" 2>/dev/null)
+if [ "${faults:-0}" -ge "${WM_ATTEMPTS:-5}" ]; then
   note failed "exit code $code, after $faults attempts"
   exit "$code"
 fi

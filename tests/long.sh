@@ -148,7 +148,9 @@ study() {
     return 0
   }
   wm_install slurm-wlm munge iproute2 hdf5-tools
-  bash tests/slurm/study.sh "$build" && bash tests/slurm/study.sh "$build" 30
+  local quiet=$build/study_quiet
+  rm -rf "$quiet"
+  WM_STUDY_QUIET=$quiet bash tests/slurm/study.sh "$build" && WM_STUDY_QUIET=$quiet bash tests/slurm/study.sh "$build" 30
 }
 
 # Messages of up to 16 ranks, whatever cores there are.

@@ -51,3 +51,12 @@ mv "$work/first" "$work/moved"
   bash slurm/submit.sh --dry-run configs/gpt2.cfg output.dir="$work/x" >"$work/scripts") || fail "a moved installation"
 grep -q "$work/moved/bin/wanamaker" "$work/scripts" || fail "a moved installation: $(cat "$work/scripts")"
 ! grep -a -q "$work/first" "$work/moved/bin/wanamaker" || fail "the program names the place it was installed in"
+
+# A stage whose state cannot be written at first (a file system that is away for a while) is noted all the same.
+mkdir "$work/bin"
+printf '#!/usr/bin/env bash\nshift 2\nexec "$@"\n' >"$work/bin/mpirun"
+chmod +x "$work/bin/mpirun"
+(sleep 3; mkdir "$work/away") &
+PATH=$work/bin:$PATH WM_STUDY=$work/away WM_LABEL=model WM_STAGE=fit WM_LAUNCHER=mpirun bash slurm/stage.sh true fit \
+  >"$work/log" 2>&1 || fail "stage.sh: $(cat "$work/log")"
+[ "$(cut -f 2 "$work/away/model.fit.state" | paste -sd ' ')" = "start done" ] || fail "stage.sh: $(cat "$work"/away/*)"

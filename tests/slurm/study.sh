@@ -2,7 +2,7 @@
 # A study of the two small models through slurm/submit.sh on a real Slurm (two_nodes.sh), with a killed rank, a request
 # by scancel --signal, a preemption and a time limit of one minute: it ends by itself, and with the numbers of an
 # undisturbed run. Then one stage by mpirun. Or, with KILLS, so many SIGKILLs to random ranks at random moments instead.
-#   study.sh BUILD_DIR [KILLS]
+#   study.sh BUILD_DIR [KILLS]     (WM_STUDY_QUIET: directory that keeps the undisturbed run for the next study)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -46,11 +46,13 @@ make_text() {
 settings=(corpora.demo.path="$work/text.txt" checkpoint.minutes=0.05 sweep.group=2 bootstrap.resamples=500
   "ranges.evaluation.tokens=[50000,80000]")
 
+quiet=${WM_STUDY_QUIET:-$work/quiet}
 undisturbed() {
   local model
   for model in demo_gpt2 demo_gpt_neox; do
+    [ ! -e "$quiet/$model/sweep.h5" ] || continue
     mpirun --oversubscribe --bind-to none -n 2 "$program" run configs/demo.cfg model.path="tests/data/$model" \
-      output.dir="$work/quiet/$model" "${settings[@]}" >"$work/quiet.$model.log" 2>&1 || {
+      output.dir="$quiet/$model" "${settings[@]}" >"$work/quiet.$model.log" 2>&1 || {
       cat "$work/quiet.$model.log" >&2
       fail "the undisturbed run of $model"
     }
@@ -152,7 +154,7 @@ same_results() {
   local model file
   for model in demo_gpt2 demo_gpt_neox; do
     for file in surrogates.h5 sweep.h5; do
-      h5diff -q "$work/out/$model/$file" "$work/quiet/$model/$file" "$([ $file = sweep.h5 ] && echo /nll || echo /weight)" ||
+      h5diff -q "$work/out/$model/$file" "$quiet/$model/$file" "$([ $file = sweep.h5 ] && echo /nll || echo /weight)" ||
         fail "$model/$file differs from that of the undisturbed run"
     done
     [ ! -e "$work/out/$model/sweep.parts" ] || fail "$model: sweep.parts was left behind"
