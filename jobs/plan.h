@@ -35,7 +35,7 @@ typedef struct {
   bool present[WM_ROLES];
   wm_variants_t variants;
   wm_work_t work;
-  double gates; /* variants that route one layer by a gate, for each layer; 0: no gates */
+  double gates; /* variants that route a layer when its gate is chosen; 0: no gates */
 } wm_plan_work_t;
 
 /* On rank 0, not collective. wm_plan_work_destroy also after a failure. */

@@ -156,24 +156,23 @@ cleanup:
 
 enum { SCALARS = 3, REFERENCES = 2 }; /* norm, max_abs, kurtosis; random, oracle */
 
-/* Routed variants of a layer when all kinds of gates are measured: the linear one at its own and at
- * gate.thresholds, one for each of the others. */
-static double gate_variants(const wm_run_t *run) {
-  int64_t thresholds, bottlenecks, components;
-  wm_config_floats(run->config, "gate.thresholds", &thresholds);
-  wm_config_ints(run->config, "gate.bottlenecks", &bottlenecks);
-  wm_config_ints(run->config, "gate.components", &components);
-  return wm_config_bool(run->config, "gate.enabled")
-             ? (double)(1 + thresholds + bottlenecks + components + SCALARS + REFERENCES)
-             : 0;
-}
-
 /* Gates of a layer that are fitted, all but the references. */
 static int64_t judged_kinds(const wm_run_t *run) {
   int64_t bottlenecks, components;
   wm_config_ints(run->config, "gate.bottlenecks", &bottlenecks);
   wm_config_ints(run->config, "gate.components", &components);
   return 1 + bottlenecks + components + SCALARS;
+}
+
+/* Routed variants of a layer when all kinds of gates are measured: each at its own threshold, and
+ * when one is chosen the linear one at gate.thresholds, in the sweep all at sweep.thresholds. */
+static double gate_variants(const wm_run_t *run, bool choice) {
+  const double judged = (double)judged_kinds(run);
+  int64_t more;
+  wm_config_floats(run->config, choice ? "gate.thresholds" : "sweep.thresholds", &more);
+  if (!wm_config_bool(run->config, "gate.enabled"))
+    return 0;
+  return judged + REFERENCES + (double)more * (choice ? 1 : judged);
 }
 
 wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
@@ -187,13 +186,13 @@ wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error
     goto cleanup;
   }
   WM_TRY(list_variants(run, w, err));
-  w->gates = gate_variants(run);
+  w->gates = gate_variants(run, true);
   w->work.arch = &w->arch;
   w->work.fit = &w->blocks[WM_ROLE_FIT];
   w->work.heldout = w->present[WM_ROLE_VALIDATION] ? &w->blocks[WM_ROLE_VALIDATION] : NULL;
   w->work.evaluation = &w->blocks[WM_ROLE_EVALUATION];
   w->work.variants = &w->variants;
-  w->work.repeats = w->gates;
+  w->work.repeats = gate_variants(run, false);
   w->work.gram_bytes = (int64_t)(wm_config_float(c, "fit.memory_gib") * 0x1p30);
   w->work.spectrum = wm_config_bool(c, "fit.spectrum");
   w->work.stack_rows = wm_config_int(c, "compute.stack_rows");

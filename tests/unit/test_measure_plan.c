@@ -1,5 +1,6 @@
 /* The planner: the simulated queue against cases counted by hand, the typical corpus, and costs
  * that follow the machine as they must. */
+#include "wanamaker/measure/gram.h"
 #include "wanamaker/measure/plan.h"
 #include "wanamaker/measure/typical.h"
 
@@ -166,8 +167,34 @@ static void test_fit(void **state) {
   tear_down(&f);
 }
 
+/* One rank tells nobody; of four, three fetch three quarters of the units and one end each, and the
+ * resamples' effects are summed over all. */
+static void test_messages(void **state) {
+  (void)state;
+  fixture_t f;
+  wm_error_t err = {0};
+  wm_cost_t fit;
+  set_up(&f);
+  wm_cost_t one = sweep_on(&f, 1, 1, 1), four = sweep_on(&f, 1, 4, 1);
+  assert_true(one.messages == 0 && one.message_bytes == 0 && one.meetings > 0);
+  assert_true(fabs(four.messages - 2 * ((double)four.units * 3 / 4 + 3)) < 1e-9);
+  const double before = four.message_bytes;
+  f.work.resamples = 1000;
+  four = sweep_on(&f, 1, 4, 1);
+  assert_true(fabs(four.message_bytes - before - 2 * 3 * 8 * 6 * 1000) < 1e-6);
+  assert_int_equal(wm_plan_fit(&f.work, &machine, (wm_layout_t){1, 1, 1}, &fit, &err), WM_OK);
+  assert_true(fit.message_bytes == 0);
+  const double grams = 6 * (double)wm_gram_bytes_per_layer(256);
+  wm_cost_t near, far; /* as many ranks, on one node and on two */
+  assert_int_equal(wm_plan_fit(&f.work, &machine, (wm_layout_t){1, 4, 1}, &near, &err), WM_OK);
+  assert_int_equal(wm_plan_fit(&f.work, &machine, (wm_layout_t){2, 2, 1}, &far, &err), WM_OK);
+  assert_true(fabs(far.message_bytes - near.message_bytes - 2 * grams) < 1e-6);
+  tear_down(&f);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_queue), cmocka_unit_test(test_typical),
-                                     cmocka_unit_test(test_sweep), cmocka_unit_test(test_fit)};
+                                     cmocka_unit_test(test_sweep), cmocka_unit_test(test_fit),
+                                     cmocka_unit_test(test_messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
