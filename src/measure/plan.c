@@ -155,7 +155,7 @@ wm_status_t wm_plan_fit(const wm_work_t *w, const wm_machine_t *m, wm_layout_t l
   out->file_bytes = weights * (double)l.nodes + result;
   wm_plan_fit_messages(w, l,
                        passes * (double)(steps_of(w->fit, ranks) + steps_of(w->heldout, ranks)),
-                       rounds, grams, out);
+                       layers / teams, grams, out);
   out->seconds =
       m->start + seconds + file_seconds(m, out->file_bytes) + meeting_seconds(m, l, out->meetings);
   out->memory = weights + (double)at_once * (double)each +

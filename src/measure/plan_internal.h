@@ -5,7 +5,7 @@
 #include "wanamaker/measure/plan.h"
 
 /* Set messages, meetings and message_bytes. steps: in which all ranks publish rows, for a layer;
- * rounds: of layers that are solved at a time; grams: bytes of all layers' Gram matrices. */
+ * rounds: layers that a rank helps to solve, mean; grams: bytes of all layers' Gram matrices. */
 void wm_plan_fit_messages(const wm_work_t *work, wm_layout_t layout, double steps, double rounds,
                           double grams, wm_cost_t *out);
 /* variants, units: the full model and routed ones among them; losses: bytes of their losses. */

@@ -32,15 +32,16 @@ make_gpt2() {
   cp tests/data/demo_gpt2/tokenizer.json "$work/gpt2/"
 }
 
+# Of the clock, and of the processor for each of two ranks: where these are far apart somebody else was at work.
 seconds_of() { # COMMAND...
-  local start=$EPOCHREALTIME
-  "$@"
-  awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }'
+  local TIMEFORMAT='%R %U %S'
+  { time "$@" 2>&3; } 3>&2 2>"$work/time"
+  awk '{ print $1, ($2 + $3) / 2 }' "$work/time"
 }
 
 make_text
 off=0
-printf '%-14s %-6s %9s %9s %7s\n' model stage planned measured ratio
+printf '%-14s %-6s %9s %9s %9s %7s\n' model stage planned measured processor ratio
 for model in "$@"; do
   name=$(basename "$model")
   settings=(configs/demo.cfg "sweep.joint=()" "corpora.demo.path=$work/text.txt" output.dir="$work/$name" report.enabled=false)
@@ -57,8 +58,9 @@ for model in "$@"; do
   ranks tokenize "${settings[@]}"
   for stage in fit sweep; do
     planned=$(awk -F '\t' -v s=$stage '$2 == s { print $8 }' "$work/plan")
-    measured=$(seconds_of ranks $stage "${settings[@]}")
-    printf '%-14s %-6s %8.1fs %8.1fs %7.2f\n' "$name" $stage "$planned" "$measured" "$(awk "BEGIN { print $planned / $measured }")"
+    read -r measured processor < <(seconds_of ranks $stage "${settings[@]}")
+    printf '%-14s %-6s %8.1fs %8.1fs %8.1fs %7.2f\n' "$name" $stage "$planned" "$measured" "$processor" \
+      "$(awk "BEGIN { print $planned / $measured }")"
     awk -v p="$planned" -v m="$measured" 'BEGIN { exit !(p < 0.75 * m || p > 1.25 * m) }' && off=$((off + 1))
   done
 done

@@ -69,7 +69,7 @@ typedef struct {
   double flops, flops64; /* of all ranks */
   double memory;         /* bytes of a node, weights among them */
   double messages;       /* from rank to rank, of all ranks: the queue's */
-  double meetings;       /* collective calls that a rank takes part in */
+  double meetings;       /* collective calls that a rank takes part in, mean */
   double message_bytes;  /* of all these, between ranks: see below */
   double file_bytes;     /* read and written, by all nodes */
   double busy;           /* part of the ranks' time in which they compute */
