@@ -36,9 +36,10 @@ void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double variants, 
                             double losses, wm_cost_t *out) {
   enum { FIXED = 1345, OF_A_LAYER = 4, REQUEST = 24, REPLY = 8 };
   const double ranks = (double)(l.nodes * l.ranks), others = ranks - 1;
-  /* Rank 0 takes its own from its memory; each of the others is told once that there are no more.
-   */
-  const double fetches = units * others / ranks + others;
+  /* Rank 0 takes its own from its memory; each of the others is told in every phase that there are
+   * no more. Oracles are a phase of their own. */
+  const double phases = w->repeats > 0 ? 2 : 1;
+  const double fetches = units * others / ranks + phases * others;
   const double cells = variants * (double)w->evaluation->n;
   out->meetings = FIXED + OF_A_LAYER * (double)w->fit_layers;
   out->messages = 2 * fetches;
