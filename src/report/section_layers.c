@@ -66,8 +66,10 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
     put_layers(page, r, WM_WASTED);
     wm_page_raw(page, ")");
   }
-  wm_page_raw(page,
-              "</strong>: each of them, alone, may be replaced by its linear map for at most ");
+  wm_page_raw(page, o->wasted == 0   ? "</strong>: no layer, alone,"
+                    : o->wasted == 1 ? "</strong>: alone, it"
+                                     : "</strong>: each of them, alone,");
+  wm_page_raw(page, " may be replaced by its linear map for at most ");
   wm_page_number(page, "tolerance_pct", r->tolerance, -4);
   wm_page_raw(page, "&#160;%% of perplexity, even at the upper end of its ");
   wm_page_number(page, "confidence_pct", 100 * wm_configured(r, "bootstrap", "confidence"), -4);

@@ -71,16 +71,20 @@ static void print_answer(const wm_results_t *r, FILE *out) {
       fprintf(out, "no sweep has measured its layers yet\n");
     return;
   }
-  fprintf(out, "%lld of %lld layers are wasted", (long long)o->wasted, (long long)o->measured);
+  fprintf(out, "%lld of %lld layers %s wasted", (long long)o->wasted, (long long)o->measured,
+          o->wasted == 1 ? "is" : "are");
   int64_t shown = 0;
   for (int64_t i = 0; i < r->n_layers; i++)
     if (r->layer_results[i].verdict == WM_WASTED)
       fprintf(out, "%s%lld", shown++ == 0 ? " (" : ", ", (long long)r->layer_results[i].layer);
   fprintf(out,
-          "%s: each alone may be linear for at most %.4g %% of perplexity\n(upper end of its "
+          "%s: %s alone may be linear for at most %.4g %% of perplexity\n(upper end of its "
           "interval), %lld needed, %lld undecided; median cost %.3f %%\n",
-          shown > 0 ? ")" : "", r->tolerance, (long long)o->needed, (long long)o->undecided,
-          o->median_cost);
+          shown > 0 ? ")" : "",
+          shown == 0   ? "none"
+          : shown == 1 ? "it"
+                       : "each",
+          r->tolerance, (long long)o->needed, (long long)o->undecided, o->median_cost);
 }
 
 static void print_training(const wm_results_t *r, FILE *out) {
