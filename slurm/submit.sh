@@ -5,7 +5,8 @@
 #   slurm/submit.sh [OPTION...] CONFIG|STUDY... [KEY=VALUE...]
 #
 #   CONFIG         a configuration (configs/gpt2.cfg)
-#   STUDY          a list of them, NAME.study: a line for each, "CONFIG [KEY=VALUE...]", paths from where you are
+#   STUDY          a list of them (configs/six_models.cfg): a line for each, "CONFIG [KEY=VALUE...]", paths from where
+#                  you are
 #   KEY=VALUE      settings for all of them, as on wanamaker's command line
 #
 #   --dry-run              print the scripts; submit and write nothing
@@ -109,6 +110,13 @@ add_model() { # CONFIG [KEY=VALUE...]
   [ -r "$1" ] || die "$1: cannot read it"
   local -a words=("$(realpath "$1")" "${@:2}" "${settings[@]}")
   models+=("${words[*]@Q}")
+}
+
+# A list's lines begin with a file's name; a configuration's, with a setting's.
+is_list() { # FILE
+  local first
+  first=$(sed 's/#.*//' "$1" | awk 'NF && !seen { print $1; seen = 1 }')
+  [[ $first =~ \.cfg$ ]]
 }
 
 read_study() { # FILE
@@ -250,10 +258,12 @@ find_program
 [[ $name =~ ^[A-Za-z0-9._-]+$ ]] || die "--name: letters, digits, dots, dashes and underscores, not \"$name\""
 dir=$(realpath -m "${dir:-results/$name.study}")
 for file in "${configs[@]}"; do
-  case $file in
-  *.study) [ -r "$file" ] || die "$file: cannot read it"; read_study "$file" ;;
-  *) add_model "$file" ;;
-  esac
+  [ -r "$file" ] || die "$file: cannot read it"
+  if is_list "$file"; then
+    read_study "$file"
+  else
+    add_model "$file"
+  fi
 done
 [ $dry -eq 1 ] || start_directory
 for model in "${models[@]}"; do

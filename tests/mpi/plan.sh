@@ -33,7 +33,7 @@ code=0
 "$program" plan configs/gpt2.cfg plan.bench="$work/bench/bench.h5" plan.cores=2 >"$work/plan"
 grep -q "measured on 1 cores" "$work/plan" || fail "bench.h5: $(cat "$work/plan")"
 
-bash slurm/submit.sh --program "$program" --dry-run --machine $machine --nodes 8 configs/six_models.study >"$work/scripts"
+bash slurm/submit.sh --program "$program" --dry-run --machine $machine --nodes 8 configs/six_models.cfg >"$work/scripts"
 [ "$(grep -c '^exec bash' "$work/scripts")" -ge 18 ] && [ "$(grep -c 'behind afterok' "$work/scripts")" -eq 12 ] ||
   fail "submit.sh: $(cat "$work/scripts")"
 awk '/^#!/ { n++ } { print > ("'"$work"'/script." n) }' "$work/scripts"
