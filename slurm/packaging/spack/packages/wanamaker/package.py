@@ -29,6 +29,8 @@ class Wanamaker(CMakePackage):
     depends_on("utf8proc")
     depends_on("xxhash")
     depends_on("random123")
+    depends_on("liblbfgs")
+    depends_on("gnuplot", type="run")  # the report's figures
 
     def cmake_args(self):
         return [
