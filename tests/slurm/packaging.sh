@@ -3,6 +3,7 @@
 # be missed on somebody's cluster.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# shellcheck source=jobs/setup.sh
 source jobs/setup.sh
 recipe=slurm/packaging/spack/packages/wanamaker/package.py
 
@@ -16,7 +17,7 @@ for package in "${wm_packages[@]}" gnuplot-nox; do
   if [ -z "$name" ]; then
     echo "FAILED: $package has no name in Spack here" >&2
     missing=1
-  elif ! grep -E "depends_on\\(\"$name[\"@: ]" $recipe >/dev/null; then
+  elif ! grep -E "depends_on\\(\"${name}[\"@: ]" $recipe >/dev/null; then
     echo "FAILED: $recipe does not depend on $name ($package)" >&2
     missing=1
   fi
