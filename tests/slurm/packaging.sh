@@ -11,16 +11,16 @@ declare -A spack=([build-essential]=c [cmake]=cmake [pkg-config]=pkgconfig [open
   [libhdf5-openmpi-dev]=hdf5 [libscalapack-openmpi-dev]=scalapack [libopenblas-openmp-dev]=openblas [libdnnl-dev]=onednn
   [libconfig-dev]=libconfig [libjansson-dev]=jansson [libutf8proc-dev]=utf8proc [libxxhash-dev]=xxhash
   [librandom123-dev]=random123 [liblbfgs-dev]=liblbfgs [gnuplot-nox]=gnuplot)
-missing=0
+forgotten=0
 for package in "${wm_packages[@]}" gnuplot-nox; do
   name=${spack[$package]:-}
   if [ -z "$name" ]; then
     echo "FAILED: $package has no name in Spack here" >&2
-    missing=1
+    forgotten=1
   elif ! grep -E "depends_on\\(\"${name}[\"@: ]" $recipe >/dev/null; then
     echo "FAILED: $recipe does not depend on $name ($package)" >&2
-    missing=1
+    forgotten=1
   fi
 done
 python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' $recipe
-[ $missing -eq 0 ] && echo "the recipe asks for all ${#wm_packages[@]} packages"
+[ $forgotten -eq 0 ] && echo "the recipe asks for all ${#wm_packages[@]} packages"
