@@ -110,6 +110,26 @@ static void check_file(const char *dir, const char *file) {
   free(path);
 }
 
+/* A study's list for slurm/submit.sh: every line names a configuration, from the repository's root.
+ */
+static void check_list(const char *dir, const char *file) {
+  char *path = wm_format("%s/%s", dir, file), line[256];
+  FILE *list = fopen(path, "r");
+  int count = 0;
+  assert_non_null(list);
+  while (fgets(line, sizeof line, list) != NULL) {
+    char *name = strtok(line, " \t\n");
+    if (name == NULL || name[0] == '#')
+      continue;
+    assert_memory_equal(name, "configs/", 8);
+    check_file(dir, name + 8);
+    count++;
+  }
+  assert_int_equal(count, 6);
+  fclose(list);
+  free(path);
+}
+
 static void test_configs(void **state) {
   (void)state;
   const char *data = getenv("WM_TEST_DATA");
@@ -122,7 +142,10 @@ static void test_configs(void **state) {
     size_t length = strlen(entry->d_name);
     if (length < 5 || strcmp(entry->d_name + length - 4, ".cfg") != 0)
       continue;
-    check_file(dir, entry->d_name);
+    if (strcmp(entry->d_name, "six_models.cfg") == 0)
+      check_list(dir, entry->d_name);
+    else
+      check_file(dir, entry->d_name);
     found++;
   }
   closedir(listing);
