@@ -106,8 +106,7 @@ find_program() {
 
 # Models of the study: models[i] is a configuration and its settings, each in quotes for the shell.
 models=()
-add_model() { # CONFIG [KEY=VALUE...]
-  [ -r "$1" ] || die "$1: cannot read it"
+add_model() { # CONFIG [KEY=VALUE...]; it can be read
   local -a words=("$(realpath "$1")" "${@:2}" "${settings[@]}")
   models+=("${words[*]@Q}")
 }

@@ -1,7 +1,7 @@
 /* Float lanes in the compiler's vector extension, as many as fill a register of the machine: of
- * wider vectors the compiler keeps every value in memory, which made an exponential five times as
- * slow. Sums over lanes have one order, and elements one rounding, whatever the place and alignment
- * of the data, which automatic vectorisation does not promise.
+ * wider vectors the compiler keeps every value in memory, which made log-sum-exp on AVX2 3.5 times
+ * as slow. Sums over lanes have one order, and elements one rounding, whatever the place and
+ * alignment of the data, which automatic vectorisation does not promise.
  */
 #ifndef WANAMAKER_SRC_MODEL_VECTOR_H
 #define WANAMAKER_SRC_MODEL_VECTOR_H
