@@ -22,6 +22,8 @@ static wm_status_t take_output(const wm_run_t *run, wm_error_t *err) {
 
 wm_status_t wm_output_ready(const wm_run_t *run, wm_error_t *err) {
   wm_status_t status = WM_OK;
+  if (wm_config_string(run->config, "output.dir")[0] == '\0')
+    return wm_fail(err, WM_USAGE, "output.dir is empty: it must name a directory");
   if (!run->dry_run && run->comm->rank == 0)
     status = take_output(run, err);
   return wm_agree(run->comm->world, status, err);

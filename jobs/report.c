@@ -8,6 +8,7 @@
 #include "wanamaker/report/comparison.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* --- what is reported ---------------------------------------------------------------------------
  */
@@ -34,16 +35,49 @@ typedef struct {
   wm_report_t report;
 } job_t;
 
-static wm_status_t read_inputs(job_t *j, int64_t n, const char *(*dir)(const wm_run_t *, int64_t),
-                               wm_error_t *err) {
+typedef const char *name_dir_t(const wm_run_t *run, int64_t i);
+
+static wm_status_t read_all(job_t *j, int64_t n, name_dir_t *dir, wm_error_t *err) {
+  const double tolerance = wm_config_float(j->run->config, "report.tolerance");
   void *memory;
   wm_status_t status;
   WM_TRY(wm_alloc(&memory, n, sizeof(wm_results_t), "results", err));
   j->results = memory;
-  for (; j->n < n; j->n++)
-    WM_TRY(wm_results_read(dir(j->run, j->n), wm_config_float(j->run->config, "report.tolerance"),
-                           j->run->log, &j->results[j->n], err));
-  status = wm_results_label(j->results, n, err);
+  for (; j->n < n && status == WM_OK; j->n++) /* one that fails is counted: it is to be destroyed */
+    status = wm_results_read(dir(j->run, j->n), tolerance, j->run->log, &j->results[j->n], err);
+  if (status == WM_OK)
+    status = wm_results_label(j->results, n, err);
+cleanup:
+  return status;
+}
+
+/* A model named twice would be counted twice. */
+static wm_status_t refuse_repeated(const wm_run_t *run, int64_t n, wm_error_t *err) {
+  for (int64_t i = 0; i < n; i++)
+    for (int64_t k = 0; k < i; k++) {
+      struct stat a, b;
+      if (stat(input_dir(run, i), &a) == 0 && stat(input_dir(run, k), &b) == 0 &&
+          a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return wm_fail(err, WM_USAGE, "report.inputs names one directory twice: %s and %s",
+                       input_dir(run, k), input_dir(run, i));
+    }
+  return WM_OK;
+}
+
+/* A model that failed is no reason to keep the others' results from anybody; nothing at all is. */
+static wm_status_t read_inputs(job_t *j, wm_error_t *err) {
+  const int64_t n = input_count(j->run);
+  int64_t shown = 0;
+  wm_status_t status;
+  WM_TRY(refuse_repeated(j->run, n, err));
+  WM_TRY(read_all(j, n, input_dir, err));
+  for (int64_t i = 0; i < n; i++)
+    shown += j->results[i].why == NULL;
+  for (int64_t i = 0; i < n && shown > 0; i++)
+    if (j->results[i].why != NULL)
+      wm_log(j->run->log, WM_LOG_WARN, "%s; the report goes on without it", j->results[i].why);
+  if (shown == 0)
+    status = wm_fail(err, WM_INPUT, "%s", j->results[0].why);
 cleanup:
   return status;
 }
@@ -52,7 +86,7 @@ static wm_status_t prepare(job_t *j, wm_error_t *err) {
   const wm_run_t *run = j->run;
   wm_status_t status;
   WM_TRY(wm_published_read(&j->published, err));
-  WM_TRY(read_inputs(j, input_count(run), input_dir, err));
+  WM_TRY(read_inputs(j, err));
   WM_TRY(wm_ledger(&j->published, j->results, j->n, j->claims, err));
   j->report = (wm_report_t){.dir = wm_config_string(run->config, "output.dir"),
                             .results = j->results,
@@ -69,8 +103,7 @@ cleanup:
 }
 
 static void destroy(job_t *j) {
-  /* One more than were read whole: the last may have failed half-way. */
-  for (int64_t i = 0; j->results != NULL && i <= j->n && i < input_count(j->run); i++)
+  for (int64_t i = 0; i < j->n; i++)
     wm_results_destroy(&j->results[i]);
   free(j->results);
   wm_published_destroy(&j->published);
@@ -139,18 +172,14 @@ static wm_status_t compare(const wm_run_t *run, wm_error_t *err) {
   wm_status_t status = WM_OK;
   if (wm_config_count(run->config, "report.compare") != 2)
     return wm_fail(err, WM_USAGE, "report.compare must name two directories of results");
-  void *memory;
-  WM_TRY(wm_alloc(&memory, 2, sizeof(wm_results_t), "results", err));
-  j.results = memory;
-  for (; j.n < 2; j.n++)
-    WM_TRY(wm_results_read(compared_dir(run, j.n), wm_config_float(run->config, "report.tolerance"),
-                           run->log, &j.results[j.n], err));
-  WM_TRY(wm_results_label(j.results, 2, err));
-  status = wm_output_shown(run, wm_comparison_print(&j.results[0], &j.results[1], run->out, err));
+  WM_TRY(read_all(&j, 2, compared_dir, err));
+  for (int i = 0; i < 2 && status == WM_OK; i++)
+    if (j.results[i].why != NULL)
+      status = wm_fail(err, WM_INPUT, "%s", j.results[i].why);
+  if (status == WM_OK)
+    status = wm_output_shown(run, wm_comparison_print(&j.results[0], &j.results[1], run->out, err));
 cleanup:
-  for (int i = 0; j.results != NULL && i < 2; i++)
-    wm_results_destroy(&j.results[i]);
-  free(j.results);
+  destroy(&j);
   return status;
 }
 

@@ -23,6 +23,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -87,6 +88,11 @@ static wm_status_t read_compare(int n, char **arguments, command_t *c, wm_error_
   return WM_OK;
 }
 
+static bool is_directory(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 /* `c->overrides` has room for argc pointers. */
 static wm_status_t read_command(int argc, char **argv, command_t *c, wm_error_t *err) {
   for (int i = 1; i < argc; i++) {
@@ -103,6 +109,9 @@ static wm_status_t read_command(int argc, char **argv, command_t *c, wm_error_t 
         status = wm_fail(err, WM_USAGE, "unknown job \"%s\" (see wanamaker --help)", arg);
     } else if (strchr(arg, '=') != NULL) {
       c->overrides[c->n_overrides++] = arg;
+    } else if (c->compare != NULL && is_directory(arg)) {
+      status =
+          wm_fail(err, WM_USAGE, "--compare takes two directories of results; a third is %s", arg);
     } else if (c->config_path == NULL) {
       c->config_path = arg;
     } else {

@@ -100,37 +100,56 @@ static int spawn(const int fd[3], pid_t *child) {
   return code;
 }
 
-/* Waits, but not for ever. */
-static int await(pid_t child) {
-  int code = 0;
+/* Waits for the child's code, but not for ever: *late. WM_STOPPED. */
+static wm_status_t await(pid_t child, int *code, bool *late, wm_error_t *err) {
   const double start = wm_seconds();
-  while (waitpid(child, &code, WNOHANG) == 0) {
-    if (wm_seconds() - start > WM_FIGURE_SECONDS) {
+  bool stopped = false;
+  *late = false;
+  while (waitpid(child, code, WNOHANG) == 0) {
+    stopped = wm_stop_requested();
+    *late = wm_seconds() - start > WM_FIGURE_SECONDS;
+    if (stopped || *late) {
       kill(child, SIGKILL);
-      waitpid(child, &code, 0);
-      return -1;
+      waitpid(child, code, 0);
+      break;
     }
     wm_pulse();
     wm_sleep(0.002);
   }
-  return code;
+  return stopped
+             ? wm_fail(err, WM_STOPPED, "report: stopped by %s; an earlier page is left as it was",
+                       wm_stop_reason())
+             : WM_OK;
+}
+
+/* What a child that failed has said, or how it ended. */
+static char *failure(int code, const char *said) {
+  if (said[strspn(said, " \t\r\n")] != '\0')
+    return wm_format("gnuplot failed: %s", said);
+  if (WIFSIGNALED(code))
+    return wm_format("gnuplot was ended by signal %d (%s)", WTERMSIG(code),
+                     strsignal(WTERMSIG(code)));
+  return wm_format("gnuplot failed without a word, exit status %d", WEXITSTATUS(code));
 }
 
 static wm_status_t run(const int fd[3], char **svg, char **why, wm_error_t *err) {
   pid_t child;
   char *said = NULL;
+  bool late = false;
   int code = spawn(fd, &child);
   wm_status_t status = WM_OK;
-  if (code == ENOENT) {
+  if (code != 0) {
+    *why = code == ENOENT ? wm_format("gnuplot is not installed (Debian: gnuplot-nox)")
+                          : wm_format("gnuplot cannot be started: %s", strerror(code));
+  } else if ((status = await(child, &code, &late, err)) != WM_OK) {
+    return status;
+  } else if (late) {
+    *why = wm_format("gnuplot had not ended after %d seconds and was killed", WM_FIGURE_SECONDS);
+  } else if (WIFEXITED(code) && WEXITSTATUS(code) == 127) {
     *why = wm_format("gnuplot is not installed (Debian: gnuplot-nox)");
   } else if (code != 0) {
-    *why = wm_format("gnuplot cannot be started: %s", strerror(code));
-  } else if ((code = await(child)) != 0) {
     status = read_all(fd[2], &said, err);
-    *why = status != WM_OK ? NULL
-           : WIFEXITED(code) && WEXITSTATUS(code) == 127
-               ? wm_format("gnuplot is not installed (Debian: gnuplot-nox)")
-               : wm_format("gnuplot failed: %s", code < 0 ? "no end in sight" : said);
+    *why = status == WM_OK ? failure(code, said) : NULL;
   } else {
     status = read_all(fd[1], svg, err);
   }
@@ -237,6 +256,17 @@ static wm_status_t send(int fd, const char *text, size_t bytes, wm_error_t *err)
   return WM_OK;
 }
 
+static void release(wm_figure_t *figure) {
+  free(figure->text);
+  *figure = (wm_figure_t){0};
+}
+
+wm_status_t wm_figure_drop(wm_figure_t *figure, const char *reason, char **why, wm_error_t *err) {
+  fclose(figure->script);
+  release(figure);
+  return wm_strdup(why, reason, err);
+}
+
 wm_status_t wm_figure_end(wm_figure_t *figure, const char *directory, const char *id, char **svg,
                           char **why, wm_error_t *err) {
   int fd[3] = {-1, -1, -1};
@@ -264,7 +294,6 @@ wm_status_t wm_figure_end(wm_figure_t *figure, const char *directory, const char
     if (fd[i] >= 0)
       close(fd[i]);
   free(raw);
-  free(figure->text);
-  *figure = (wm_figure_t){0};
+  release(figure);
   return status;
 }

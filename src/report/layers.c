@@ -141,6 +141,17 @@ wm_status_t wm_results_derive(wm_results_t *r, wm_error_t *err) {
   return look_over(r, err);
 }
 
+const char *wm_results_unmeasured(const wm_results_t *r) {
+  if (r->why != NULL)
+    return r->why;
+  if (r->files[WM_FILE_SWEEP].state == WM_FILE_BAD)
+    return r->files[WM_FILE_SWEEP].why;
+  if (r->overview.measured == 0 &&
+      wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
+    return "no sweep has measured its layers yet";
+  return NULL;
+}
+
 /* ---- training -------------------------------------------------------------------------------- */
 
 const wm_frame_t *wm_training_range(const wm_training_result_t *t, const char *name) {
@@ -185,22 +196,21 @@ wm_status_t wm_results_label(wm_results_t *all, int64_t n, wm_error_t *err) {
     if (all[i].label == NULL)
       return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a label");
   }
-  for (int64_t i = 0; i < n; i++) {
-    bool again = false;
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, n, sizeof(bool), "labels", err);
+  bool *again = memory;
+  for (int64_t i = 0; i < n && status == WM_OK; i++)
     for (int64_t j = 0; j < n; j++)
-      again |= j != i && strcmp(all[i].label, all[j].label) == 0;
-    if (!again)
+      again[i] |= j != i && strcmp(all[i].label, all[j].label) == 0;
+  for (int64_t i = 0; i < n && status == WM_OK; i++) {
+    char *longer = again[i] ? wm_format("%s (%s)", all[i].label, all[i].dir) : NULL;
+    if (again[i] && longer == NULL)
+      status = wm_fail(err, WM_ENVIRONMENT, "cannot allocate a label");
+    if (longer == NULL)
       continue;
-    /* All of that name get their directory; those before i have theirs, and so no longer match. */
-    for (int64_t j = n - 1; j >= i; j--) {
-      if (strcmp(all[j].label, all[i].label) != 0)
-        continue;
-      char *longer = wm_format("%s (%s)", all[j].label, all[j].dir);
-      if (longer == NULL)
-        return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a label");
-      free(all[j].label);
-      all[j].label = longer;
-    }
+    free(all[i].label);
+    all[i].label = longer;
   }
-  return WM_OK;
+  free(memory);
+  return status;
 }

@@ -1,6 +1,7 @@
 #include "page.h"
 
 #include "wanamaker/base/mem.h"
+#include "wanamaker/base/timer.h"
 #include "wanamaker/io/files.h"
 
 #include <errno.h>
@@ -172,7 +173,12 @@ bool wm_page_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const 
 void wm_page_end_figure(wm_page_t *page, wm_figure_t *figure, const char *id, const char *how) {
   char *svg = NULL, *why = NULL;
   wm_error_t err = {0};
-  wm_page_keep(page, wm_figure_end(figure, page->report->dir, id, &svg, &why, &err), &err);
+  const double start = wm_seconds();
+  if (page->gnuplot_hangs)
+    wm_page_keep(page, wm_figure_drop(figure, page->figures_why, &why, &err), &err);
+  else
+    wm_page_keep(page, wm_figure_end(figure, page->report->dir, id, &svg, &why, &err), &err);
+  page->gnuplot_hangs |= svg == NULL && wm_seconds() - start >= WM_FIGURE_SECONDS;
   wm_page_raw(page, "</figcaption>\n");
   if (svg != NULL) {
     fputs(svg, page->html);

@@ -16,7 +16,8 @@ typedef struct {
   json_t *summary; /* owned */
   json_t *scope;   /* borrowed: object that named numbers go into */
   int figures, figures_missing, tables;
-  char *figures_why; /* owned */
+  char *figures_why;  /* of the first one that is missing; owned */
+  bool gnuplot_hangs; /* the next figures are not tried: a page must not take hours */
   wm_error_t error;
 } wm_page_t;
 

@@ -110,6 +110,7 @@ static json_t *json_text(const char *text) {
 
 static json_t *summary_of(const wm_results_t *r) {
   json_t *model = json_object(), *layers = json_array(), *missing = json_array();
+  json_t *unreadable = json_object();
   json_object_set_new(model, "label", json_text(r->label));
   json_object_set_new(model, "directory", json_text(r->dir));
   for (int64_t i = 0; i < r->n_layers; i++) {
@@ -126,10 +127,13 @@ static json_t *summary_of(const wm_results_t *r) {
     json_array_append_new(layers, layer);
   }
   for (int k = 0; k < WM_FILE_KINDS; k++)
-    if (r->files[k].state != WM_FILE_READ)
+    if (r->files[k].state == WM_FILE_MISSING)
       json_array_append_new(missing, json_string(r->files[k].name));
+    else if (r->files[k].state == WM_FILE_BAD)
+      json_object_set_new(unreadable, r->files[k].name, json_text(r->files[k].why));
   json_object_set_new(model, "layers", layers);
   json_object_set_new(model, "missing", missing);
+  json_object_set_new(model, "unreadable", unreadable);
   return model;
 }
 

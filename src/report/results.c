@@ -243,7 +243,7 @@ static wm_status_t read_probes(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   return status;
 }
 
-/* ---- a directory ----------------------------------------------------------------------------- */
+/* ---- one file -------------------------------------------------------------------------------- */
 
 static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t *r,
                              wm_error_t *err) {
@@ -306,6 +306,7 @@ static wm_status_t read_kind(wm_results_t *r, wm_file_kind_t kind, const wm_log_
   }
   if (status == WM_INPUT) {
     forget(r, kind);
+    wm_attributes_destroy(&file->attributes); /* nobody knows what they are of */
     wm_log(log, WM_LOG_WARN, "%s; the report goes on without it", err->message);
     status = wm_strdup(&file->why, err->message, err);
   }
@@ -313,25 +314,82 @@ static wm_status_t read_kind(wm_results_t *r, wm_file_kind_t kind, const wm_log_
   return status;
 }
 
+/* ---- one model ------------------------------------------------------------------------------- */
+
+/* The file whose model the directory's results are of; -1: none says. */
+static int first_of_model(const wm_results_t *r) {
+  for (int i = -1; i < WM_FILE_KINDS; i++) {
+    const int k = i < 0 ? (int)WM_FILE_SWEEP : i; /* verdicts are the sweep's */
+    if (r->files[k].state == WM_FILE_READ &&
+        wm_attribute(&r->files[k].attributes, "model_fingerprint")[0] != '\0')
+      return k;
+  }
+  return -1;
+}
+
+static wm_status_t refuse(wm_results_t *r, wm_file_kind_t kind, const wm_result_file_t *first,
+                          const wm_log_t *log, wm_error_t *err) {
+  wm_result_file_t *file = &r->files[kind];
+  file->why = wm_format("%s/%s: its model is %s (%s), that of %s is %s (%s)", r->dir, file->name,
+                        wm_attribute(&file->attributes, "model"),
+                        wm_attribute(&file->attributes, "model_fingerprint"), first->name,
+                        wm_attribute(&first->attributes, "model"),
+                        wm_attribute(&first->attributes, "model_fingerprint"));
+  if (file->why == NULL)
+    return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a message");
+  file->state = WM_FILE_BAD;
+  wm_log(log, WM_LOG_WARN, "%s; the report goes on without it", file->why);
+  forget(r, kind);
+  wm_attributes_destroy(&file->attributes);
+  return WM_OK;
+}
+
+/* bench.h5 is of a model made for it, and has no fingerprint. */
+static wm_status_t keep_one_model(wm_results_t *r, const wm_log_t *log, wm_error_t *err) {
+  const int first = first_of_model(r);
+  wm_status_t status = WM_OK;
+  for (int k = 0; k < WM_FILE_KINDS && first >= 0 && status == WM_OK; k++) {
+    const char *model = wm_attribute(&r->files[k].attributes, "model_fingerprint");
+    if (r->files[k].state == WM_FILE_READ && model[0] != '\0' &&
+        strcmp(model, wm_attribute(&r->files[first].attributes, "model_fingerprint")) != 0)
+      status = refuse(r, (wm_file_kind_t)k, &r->files[first], log, err);
+  }
+  return status;
+}
+
+/* ---- a directory ----------------------------------------------------------------------------- */
+
+/* Why nothing of it can be shown; free(), NULL: memory. */
+static char *nothing_to_show(const wm_results_t *r) {
+  for (int k = 0; k < WM_FILE_KINDS; k++)
+    if (r->files[k].state == WM_FILE_BAD)
+      return wm_format("%s: none of its result files can be read: %s", r->dir, r->files[k].why);
+  return wm_format("%s: no result file in this directory (surrogates.h5, sweep.h5, gates.h5, "
+                   "allocation.h5, bench.h5, finetune.h5, probes.h5)",
+                   r->dir);
+}
+
 wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *log, wm_results_t *r,
                             wm_error_t *err) {
   struct stat info;
-  int found = 0;
+  int read = 0;
   wm_status_t status;
   *r = (wm_results_t){.tolerance = tolerance};
   memcpy(r->files, known_files, sizeof known_files);
-  if (stat(dir, &info) != 0 || !S_ISDIR(info.st_mode))
-    return wm_fail(err, WM_INPUT, "%s: no such directory of results", dir);
   WM_TRY(wm_strdup(&r->dir, dir, err));
-  for (int k = 0; k < WM_FILE_KINDS; k++) {
+  const bool there = stat(dir, &info) == 0 && S_ISDIR(info.st_mode);
+  for (int k = 0; k < WM_FILE_KINDS && there; k++) {
     WM_TRY(read_kind(r, (wm_file_kind_t)k, log, err));
-    found += r->files[k].state != WM_FILE_MISSING;
+    read += r->files[k].state == WM_FILE_READ;
   }
-  status = found > 0 ? wm_results_derive(r, err)
-                     : wm_fail(err, WM_INPUT,
-                               "%s: no result file in this directory (surrogates.h5, sweep.h5, "
-                               "gates.h5, allocation.h5, bench.h5, finetune.h5, probes.h5)",
-                               dir);
+  WM_TRY(keep_one_model(r, log, err));
+  if (read == 0) {
+    r->why = there ? nothing_to_show(r) : wm_format("%s: no such directory of results", dir);
+    if (r->why == NULL)
+      status = wm_fail(err, WM_ENVIRONMENT, "cannot allocate a message");
+  }
+  if (status == WM_OK)
+    status = wm_results_derive(r, err);
 cleanup:
   return status;
 }
@@ -344,6 +402,7 @@ void wm_results_destroy(wm_results_t *r) {
   }
   free(r->layer_results);
   free(r->dir);
+  free(r->why);
   free(r->label);
   *r = (wm_results_t){0};
 }

@@ -51,11 +51,13 @@ static void answer_training(wm_page_t *page, const wm_results_t *r) {
 
 static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   const wm_overview_t *o = &r->overview;
-  if (o->measured == 0) {
-    if (wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
-      wm_page_raw(page, "no sweep has measured its layers yet.");
-    return;
+  const char *why = wm_results_unmeasured(r);
+  if (why != NULL) {
+    wm_page_text(page, why);
+    wm_page_raw(page, ".");
   }
+  if (o->measured == 0)
+    return;
   wm_page_raw(page, "<strong>");
   wm_page_number(page, "layers_wasted", (double)o->wasted, 0);
   wm_page_raw(page, " of ");

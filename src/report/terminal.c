@@ -63,14 +63,22 @@ cleanup:
   return status;
 }
 
+/* Text that a terminal may be given: no control characters. */
+static void print_plain(const char *text, FILE *out) {
+  for (; *text != '\0'; text++)
+    fputc((unsigned char)*text < 0x20 || *text == 0x7f ? ' ' : *text, out);
+}
+
 /* "demo_gpt2: 5 of 8 layers are wasted (1, 2, 3, 4, 6) ..." */
 static void print_answer(const wm_results_t *r, FILE *out) {
   const wm_overview_t *o = &r->overview;
-  if (o->measured == 0) {
-    if (wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
-      fprintf(out, "no sweep has measured its layers yet\n");
-    return;
+  const char *why = wm_results_unmeasured(r);
+  if (why != NULL) {
+    print_plain(why, out);
+    fputc('\n', out);
   }
+  if (o->measured == 0)
+    return;
   fprintf(out, "%lld of %lld layers %s wasted", (long long)o->wasted, (long long)o->measured,
           o->wasted == 1 ? "is" : "are");
   int64_t shown = 0;
@@ -106,12 +114,6 @@ static void print_training(const wm_results_t *r, FILE *out) {
             wm_frame_number(control, other, "delta_pct"));
 }
 
-/* A label that a terminal may be given: no control characters. */
-static void print_label(const char *label, FILE *out) {
-  for (; *label != '\0'; label++)
-    fputc((unsigned char)*label < 0x20 || *label == 0x7f ? ' ' : *label, out);
-}
-
 static void print_ledger(const wm_report_t *report, FILE *out) {
   int count[WM_CLAIM_VERDICTS] = {0};
   for (int c = 0; c < WM_CLAIMS; c++)
@@ -129,7 +131,7 @@ wm_status_t wm_report_print(const wm_report_t *report, FILE *out, wm_error_t *er
   for (int64_t i = 0; i < report->n && status == WM_OK; i++) {
     const wm_results_t *r = &report->results[i];
     fputs(i > 0 ? "\n" : "", out);
-    print_label(r->label, out);
+    print_plain(r->label, out);
     fputs(": ", out);
     print_answer(r, out);
     print_training(r, out);

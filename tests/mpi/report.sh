@@ -48,16 +48,51 @@ grep -q 'no sweep has measured' "$work/log" || fail "without a sweep: $(cat "$wo
   fail "a table of an earlier report is left"
 
 # Damaged data are named, and nothing of them is shown.
-cp -r "$one" "$work/bad"
-"$python" -c "
+damage() { # FILE
+  "$python" -c "
 import sys
 data = bytearray(open(sys.argv[1], 'rb').read())
 data[len(data) // 2] ^= 0x55
-open(sys.argv[1], 'wb').write(data)" "$work/bad/gates.h5"
+open(sys.argv[1], 'wb').write(data)" "$1"
+}
+cp -r "$one" "$work/bad"
+damage "$work/bad/gates.h5"
 report "$work/bad"
 grep -q 'gates.h5.*the report goes on without it' "$work/log" || fail "damage: $(cat "$work/log")"
 grep -q 'cannot be read' "$work/bad/report.html" || grep -q 'gates.h5: ' "$work/bad/report.html" || fail "damage in the page"
 [ ! -e "$work/bad/tables/m0-gates.csv" ] || fail "a table of damaged data"
+
+cp "$one/gates.h5" "$work/bad"
+damage "$work/bad/sweep.h5"
+report "$work/bad"
+grep -q "^demo_gpt2: $work/bad/sweep.h5: nll: checksum" "$work/log" || fail "a damaged sweep in the terminal: $(cat "$work/log")"
+"$python" -c "
+import json, sys
+model = json.load(open(sys.argv[1]))['models'][0]
+assert list(model['unreadable']) == ['sweep.h5'] and 'sweep.h5' not in model['missing'], model" "$work/bad/summary.json" ||
+  fail "a damaged sweep in summary.json"
+
+# A model without results keeps nobody's from anybody.
+mkdir "$work/none"
+cp "$work/bad/sweep.h5" "$work/none"
+report "$work/both" "report.inputs=[$work/none, $one, $work/absent]"
+grep -q '^none: .*/none: none of its result files can be read: .*/none/sweep.h5: nll: checksum' "$work/log" ||
+  fail "a directory of unreadable files: $(cat "$work/log")"
+grep -q '^absent: .*/absent: no such directory of results$' "$work/log" || fail "no directory: $(cat "$work/log")"
+grep -Eq '^demo_gpt2: [0-9] of 6 layers' "$work/log" || fail "the others' results: $(cat "$work/log")"
+grep -q '/absent: no such directory of results' "$work/both/report.html" || fail "no directory, in the page"
+
+# Files of another model are refused by name.
+cp -r "$one" "$work/mixed"
+"$python" -c "
+import h5py, sys
+with h5py.File(sys.argv[1], 'r+') as f:
+    f.attrs.modify('model_fingerprint', '0123456789abcdef')" "$work/mixed/surrogates.h5"
+report "$work/mixed"
+grep -q 'mixed/surrogates.h5: its model is .*demo_gpt2 (0123456789abcdef), that of sweep.h5 is .*goes on without it' \
+  "$work/log" || fail "two models in a directory: $(cat "$work/log")"
+[ ! -e "$work/mixed/tables/m0-fit.csv" ] || fail "a table of the other model"
+grep -Eq '^demo_gpt2: [0-9] of 6 layers' "$work/log" || fail "the sweep beside another model's file: $(cat "$work/log")"
 
 # Hostile names, notes and cells.
 "$python" "$oracle/report_hostile.py" "$one" "$work/hostile"
@@ -77,6 +112,34 @@ chmod +x "$work/bin/gnuplot"
 PATH=$work/bin report "$work/both" "report.inputs=$one"
 grep -q 'gnuplot failed: line 3: &lt;no&gt;' "$work/both/report.html" || fail "gnuplot's own error"
 
+printf '#!/bin/sh\nexit 9\n' >"$work/bin/gnuplot"
+PATH=$work/bin report "$work/both" "report.inputs=$one"
+grep -q 'gnuplot failed without a word, exit status 9' "$work/both/report.html" || fail "gnuplot's exit status"
+printf '#!/bin/sh\nkill -9 $$\n' >"$work/bin/gnuplot"
+PATH=$work/bin report "$work/both" "report.inputs=$one"
+grep -q 'gnuplot was ended by signal 9' "$work/both/report.html" || fail "gnuplot's signal"
+
+# One that never ends: the page comes without figures; a request to stop is heard at once.
+printf '#!/bin/sh\nexec sleep 1000\n' >"$work/bin/gnuplot"
+PATH=$work/bin "$program" report output.dir="$work/late" report.tolerance=1 report.inputs="$one" \
+  >"$work/late.log" 2>&1 &
+late=$!
+cp -r "$work/both" "$work/stopped"
+sum=$(cksum <"$work/stopped/report.html")
+PATH=$work/bin "$program" report output.dir="$work/stopped" report.inputs="$one" >"$work/stopped.log" 2>&1 &
+stopped=$!
+for _ in $(seq 100); do
+  [ ! -e "$work/stopped/report.html.tmp" ] || break
+  sleep 0.1
+done
+begun=$SECONDS
+kill -TERM $stopped
+code=0
+wait $stopped || code=$?
+[ $code -eq 75 ] && [ $((SECONDS - begun)) -le 5 ] || fail "stopped: $code after $((SECONDS - begun)) s: $(cat "$work/stopped.log")"
+[ "$(cksum <"$work/stopped/report.html")" = "$sum" ] || fail "the earlier page has changed"
+[ ! -e "$work/stopped/report.html.tmp" ] || fail "half a page is left"
+
 # Two runs.
 cp -r "$one" "$work/two"
 rm "$work/two/sweep.h5"
@@ -88,6 +151,7 @@ grep -q '^sweep.h5: ranks  *2  *1$' "$work/log" || fail "what else differs: $(ca
 sed -n '/^Gates and sets of layers$/,/^apart/p' "$work/log" >"$work/variants"
 [ "$(grep -c ': gate ' "$work/variants")" -ge 2 ] || fail "gates compared: $(cat "$work/log")"
 "$program" report --compare "$one" "$one" >"$work/log" 2>&1 || fail "--compare with itself"
+! grep -q ') (' "$work/log" || fail "a directory is named twice: $(cat "$work/log")"
 grep -q 'no setting differs' "$work/log" || fail "the same run differs: $(cat "$work/log")"
 
 # The picture of sweep tables, with and without the column of sums; sets are left out.
@@ -100,6 +164,11 @@ for table in sums plain; do
 done
 [ "${points[0]}" -ge 2 ] && [ "${points[0]}" -eq "${points[1]}" ] || fail "figure.sh draws ${points[*]} points"
 
+wait $late || fail "with a gnuplot that never ends: $(cat "$work/late.log")"
+grep -q 'gnuplot had not ended after 30 seconds and was killed' "$work/late/report.html" || fail "gnuplot's time"
+[ "$(grep -c 'gnuplot had not ended' "$work/late/report.html")" -eq 7 ] || fail "not every figure is tried or told"
+grep -q 'id="m0-layers"' "$work/late/report.html" || fail "no tables with a gnuplot that never ends"
+
 report "$work/dry" "report.inputs=$one" -n
 [ ! -e "$work/dry" ] || fail "a dry run wrote something"
 expect() { # CODE MESSAGE ARGUMENT...
@@ -109,9 +178,15 @@ expect() { # CODE MESSAGE ARGUMENT...
   [ "$code" -eq "$want" ] || fail "$*: exit code $code: $(cat "$work/log")"
   grep -q -- "$message" "$work/log" || fail "$*: $(cat "$work/log")"
 }
-expect 3 'no such directory of results' output.dir="$work/dry" report.inputs="$work/none"
+expect 3 'no such directory of results' output.dir="$work/dry" report.inputs="$work/absent"
 mkdir "$work/empty"
 expect 3 'no result file in this directory' output.dir="$work/dry" report.inputs="$work/empty"
+expect 3 'none of its result files can be read' output.dir="$work/dry" report.inputs="$work/none"
+expect 3 'none of its result files can be read' --compare "$one" "$work/none"
+expect 2 'names one directory twice' output.dir="$work/dry" report.inputs="[$one, $work/part, $work/part/../one/]"
+expect 2 'output.dir is empty' output.dir= report.inputs="$one"
+expect 2 'output.dir is empty' output.dir= -n
+expect 2 "two directories of results; a third is $work/part" --compare "$one" "$work/two" "$work/part"
 expect 2 'takes two directories' --compare "$one"
 expect 2 'must name two directories' report.compare="$one"
 echo "the report says what the files say"

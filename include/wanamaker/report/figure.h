@@ -25,7 +25,7 @@
 #define WM_THIRD "'#010106'"
 #define WM_FOURTH "'#010107'"
 
-enum { WM_FIGURE_WIDTH = 760, WM_FIGURE_HEIGHT = 330, WM_FIGURE_SECONDS = 60 };
+enum { WM_FIGURE_WIDTH = 760, WM_FIGURE_HEIGHT = 330, WM_FIGURE_SECONDS = 30 };
 
 /* A figure under way: write commands to `script`, then wm_figure_end. */
 typedef struct {
@@ -43,10 +43,14 @@ void wm_figure_number(FILE *script, double value);
 
 /* Runs gnuplot in `directory` (for its nameless files). *svg is a heap string whose ids begin with
  * `id`, whose root is <svg class="plot" role="img" aria-labelledby="cap-ID">; NULL, with the reason
- * in *why (a heap string), if gnuplot is missing or fails. Ends the figure in any case.
- * WM_ENVIRONMENT: memory, descriptors. */
+ * in *why (a heap string), if gnuplot is missing, fails, or takes more than WM_FIGURE_SECONDS, when
+ * it is killed. Ends the figure in any case. WM_STOPPED: asked to stop meanwhile; WM_ENVIRONMENT:
+ * memory, descriptors. */
 wm_status_t wm_figure_end(wm_figure_t *figure, const char *directory, const char *id, char **svg,
                           char **why, wm_error_t *err);
+
+/* Ends a figure that is not drawn, for this reason. */
+wm_status_t wm_figure_drop(wm_figure_t *figure, const char *reason, char **why, wm_error_t *err);
 
 /* The second half alone: SVG as gnuplot writes it to SVG as pages have it. */
 wm_status_t wm_figure_adopt(const char *svg, const char *id, char **out, wm_error_t *err);

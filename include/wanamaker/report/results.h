@@ -1,8 +1,9 @@
 /* What a report knows of one result directory: the tables of its files, and what follows from them
  * for each layer. Read on rank 0; not collective.
  *
- * A file that is not there, or can't be read, is no failure: its state says so, and the sections
- * that need it say what is missing.
+ * A file that is not there, can't be read, or is of another model than the others is no failure:
+ * its state says so, and the sections that need it say what is missing. So with a directory that
+ * has nothing to show.
  */
 #ifndef WANAMAKER_REPORT_RESULTS_H
 #define WANAMAKER_REPORT_RESULTS_H
@@ -74,7 +75,8 @@ typedef struct {
 } wm_training_result_t;
 
 typedef struct {
-  char *dir, *label; /* label: the model's name, made unique among the inputs */
+  char *dir, *label; /* label: the model's name, made unique among the directories */
+  char *why;         /* nothing in the directory can be shown: the reason; else NULL */
   wm_result_file_t files[WM_FILE_KINDS];
   double tolerance;
   /* surrogates.h5 */
@@ -105,11 +107,12 @@ typedef struct {
   wm_overview_t overview;
 } wm_results_t;
 
-/* Reads what `dir` has. WM_INPUT if it is no directory or has none of the files; WM_ENVIRONMENT. */
+/* Reads what `dir` has. All files must be of one model: sweep.h5's, or the first one's without it;
+ * others are refused like unreadable ones. WM_ENVIRONMENT. */
 wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *log,
                             wm_results_t *out, wm_error_t *err);
 void wm_results_destroy(wm_results_t *results);
-/* Labels that differ, from the models' names and where needed the directories'. */
+/* Labels that differ if the directories do, from the models' names and where needed theirs. */
 wm_status_t wm_results_label(wm_results_t *all, int64_t n, wm_error_t *err);
 
 /* The evaluations on a range ("evaluation"); NULL: there are none. */
@@ -119,6 +122,9 @@ int64_t wm_training_end(const wm_frame_t *table);
 /* Have the plan and its control seen the same tokens in one order? Only then may they be ranked. */
 bool wm_training_is_fair(const wm_results_t *r);
 
+/* Why no layer's cost is known: nothing to show, a sweep.h5 that cannot be read, no sweep where
+ * nothing else answers for the model; NULL: costs are known, or training answers. Borrowed. */
+const char *wm_results_unmeasured(const wm_results_t *r);
 /* An attribute of the first file that has it, sweep.h5 first; "" if none has. */
 const char *wm_results_attribute(const wm_results_t *r, const char *name);
 /* Fills layer_results and overview. */
