@@ -288,6 +288,8 @@ static wm_status_t finish_and_verify(wm_h5_t *f, wm_error_t *err) {
   if (status != WM_OK)
     return status;
   status = open_file(f, err);
+  if (status == WM_OK)
+    status = wm_h5_verify_attributes(f, err);
   for (int64_t i = 0; i < f->n_datasets && status == WM_OK; i++)
     status = wm_h5_verify_dataset(f, f->datasets[i].path, err);
   if (status != WM_OK) {
@@ -308,6 +310,7 @@ wm_status_t wm_h5_publish(wm_h5_t *file, wm_error_t *err) {
   wm_pulse_allow(bytes / slow_disk);
   WM_TRY(sum_up(f, err));
   WM_TRY(wm_h5_set_int(f, "/", "complete", 1, err));
+  WM_TRY(wm_h5_sum_attributes(f, err));
   WM_TRY(finish_and_verify(f, err));
   WM_TRY(wm_agree(f->comm, trim(f, err), err));
   /* On every node; the agreement is the barrier before the rename. */

@@ -1,5 +1,5 @@
 /* What the parts of the HDF5 wrapper share: hdf5.c (files), hdf5_attribute.c, hdf5_data.c,
- * hdf5_slab.c, hdf5_reserve.c, hdf5_verify.c, hdf5_error.c. */
+ * hdf5_attribute_sum.c, hdf5_slab.c, hdf5_reserve.c, hdf5_verify.c, hdf5_error.c. */
 #ifndef WANAMAKER_SRC_IO_HDF5_PRIVATE_H
 #define WANAMAKER_SRC_IO_HDF5_PRIVATE_H
 
@@ -81,5 +81,9 @@ bool wm_h5_type_fits(hid_t from, hid_t to);
 
 /* Collective. Checks one dataset against its attribute "checksum". */
 wm_status_t wm_h5_verify_dataset(wm_h5_t *file, const char *path, wm_error_t *err);
+
+/* Collective. Sets the checksum of all attributes so far; checks it, if the file has one. */
+wm_status_t wm_h5_sum_attributes(wm_h5_t *file, wm_error_t *err);
+wm_status_t wm_h5_verify_attributes(wm_h5_t *file, wm_error_t *err);
 
 #endif

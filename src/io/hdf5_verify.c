@@ -126,7 +126,8 @@ static herr_t note_dataset(hid_t root, const char *name, const H5O_info_t *info,
 
 wm_status_t wm_h5_verify(wm_h5_t *file, wm_error_t *err) {
   list_t list = {.status = WM_OK, .err = err};
-  wm_status_t status = WM_OK;
+  wm_status_t status;
+  WM_TRY(wm_h5_verify_attributes(file, err));
   /* By name: all ranks see the same order. */
   if (H5Ovisit2(file->id, H5_INDEX_NAME, H5_ITER_INC, note_dataset, &list, H5O_INFO_BASIC) < 0)
     status = list.status != WM_OK

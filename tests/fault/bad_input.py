@@ -47,7 +47,7 @@ def write_npy(path, ids):
 
 
 def set_text_attribute(path, name, text):
-    """Overwrites a text attribute of a file's root, by the program's own HDF5 library (checksums cover it)."""
+    """Overwrites a text attribute of a file's root, by the program's own HDF5 library."""
     library = re.search(r"libhdf5\S*\.so\S* => (\S+)", subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout)
     h5 = ctypes.CDLL(library.group(1))
     for function in (h5.H5Fopen, h5.H5Aopen, h5.H5Aget_type):

@@ -29,6 +29,7 @@ run_job 2 run "$one" "${gates[@]}" || { cat "$one.log" >&2; fail "run"; }
 grep -q "^wrote $one/report.html" "$one.log" || fail "run wrote no report: $(cat "$one.log")"
 grep -Eq '^demo_gpt2: [0-9] of 6 layers are wasted' "$one.log" || fail "the answer: $(cat "$one.log")"
 recompute "$one" "$one"
+"$python" "$oracle/h5_checksum.py" "$one"/*.h5 || fail "checksums of the result files"
 for figure in cost routed auc demand curve spectrum lambda; do
   grep -q "<figure id=\"fig-m0-$figure\">" "$one/report.html" || fail "no figure $figure"
 done
@@ -72,11 +73,22 @@ model = json.load(open(sys.argv[1]))['models'][0]
 assert list(model['unreadable']) == ['sweep.h5'] and 'sweep.h5' not in model['missing'], model" "$work/bad/summary.json" ||
   fail "a damaged sweep in summary.json"
 
+# Attributes count: one character of a configuration.
+cp "$one/sweep.h5" "$work/bad"
+"$python" -c "
+import sys
+data = bytearray(open(sys.argv[1], 'rb').read())
+at = data.index(b'overlap = false')
+data[at] ^= 1
+open(sys.argv[1], 'wb').write(data)" "$work/bad/sweep.h5"
+report "$work/bad"
+grep -q 'sweep.h5: attributes: checksum [0-9a-f]* expected, they have' "$work/log" || fail "damaged attributes: $(cat "$work/log")"
+
 # A model without results keeps nobody's from anybody.
 mkdir "$work/none"
 cp "$work/bad/sweep.h5" "$work/none"
 report "$work/both" "report.inputs=[$work/none, $one, $work/absent]"
-grep -q '^none: .*/none: none of its result files can be read: .*/none/sweep.h5: nll: checksum' "$work/log" ||
+grep -q '^none: .*/none: none of its result files can be read: .*/none/sweep.h5: attributes: checksum' "$work/log" ||
   fail "a directory of unreadable files: $(cat "$work/log")"
 grep -q '^absent: .*/absent: no such directory of results$' "$work/log" || fail "no directory: $(cat "$work/log")"
 grep -Eq '^demo_gpt2: [0-9] of 6 layers' "$work/log" || fail "the others' results: $(cat "$work/log")"
@@ -84,10 +96,7 @@ grep -q '/absent: no such directory of results' "$work/both/report.html" || fail
 
 # Files of another model are refused by name.
 cp -r "$one" "$work/mixed"
-"$python" -c "
-import h5py, sys
-with h5py.File(sys.argv[1], 'r+') as f:
-    f.attrs.modify('model_fingerprint', '0123456789abcdef')" "$work/mixed/surrogates.h5"
+"$python" "$oracle/h5_checksum.py" --set model_fingerprint 0123456789abcdef "$work/mixed/surrogates.h5"
 report "$work/mixed"
 grep -q 'mixed/surrogates.h5: its model is .*demo_gpt2 (0123456789abcdef), that of sweep.h5 is .*goes on without it' \
   "$work/log" || fail "two models in a directory: $(cat "$work/log")"

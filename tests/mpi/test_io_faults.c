@@ -372,6 +372,29 @@ static void delete_complete(const char *path) {
   CHECK(H5Fclose(file) >= 0);
 }
 
+static void change_attribute(const char *path) {
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+  hid_t set = H5Dopen2(file, "/a/x", H5P_DEFAULT);
+  hid_t attribute = H5Aopen(set, "description", H5P_DEFAULT), type = H5Aget_type(attribute);
+  char text[64] = "";
+  CHECK(H5Tget_size(type) <= sizeof text && H5Aread(attribute, type, text) >= 0);
+  text[0] ^= 1;
+  CHECK(H5Awrite(attribute, type, text) >= 0);
+  H5Tclose(type);
+  H5Aclose(attribute);
+  H5Dclose(set);
+  CHECK(H5Fclose(file) >= 0);
+}
+
+static void add_attribute(const char *path) {
+  hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), space = H5Screate(H5S_SCALAR);
+  hid_t attribute = H5Acreate2(file, "added", H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT);
+  CHECK(attribute >= 0);
+  H5Aclose(attribute);
+  H5Sclose(space);
+  CHECK(H5Fclose(file) >= 0);
+}
+
 static void test_damaged(void **state) {
   (void)state;
   damage(truncate_half, "truncated");
@@ -379,6 +402,8 @@ static void test_damaged(void **state) {
   damage(remove_it, "No such file");
   damage(overwrite_start, "cannot open");
   damage(flip_bit, "checksum");
+  damage(change_attribute, "attributes: checksum");
+  damage(add_attribute, "attributes: checksum");
   damage(set_incomplete, "is not complete");
   damage(delete_complete, "\"complete\" is missing");
 }

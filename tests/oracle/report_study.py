@@ -9,6 +9,7 @@ import shutil
 import sys
 
 import h5py
+from h5_checksum import seal
 
 tokens = [int(t) for t in sys.argv[3:]] + [512000, 512000][len(sys.argv) - 3:]
 to = pathlib.Path(sys.argv[2])
@@ -21,3 +22,4 @@ for path in pathlib.Path(sys.argv[1]).glob("*.h5"):
         shape = {"model_layers": 24, "model_width": 1024, "tokens_seen": tokens[path.name == "control.h5"]}
         for name in set(shape) & set(f.attrs):
             f.attrs.modify(name, shape[name])
+        seal(f)

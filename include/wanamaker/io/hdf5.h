@@ -24,6 +24,10 @@
  *
  * A sum over elements depends neither on how the ranks share them out nor on the order of the
  * writes, and can be taken from the whole array by anyone.
+ *
+ * The root has "attributes_checksum", that of all other attributes of the file: of the array of
+ * bytes "PATH\0NAME\0VALUE", one after the other, for each object by name ("." is the root, others
+ * without a slash in front) and each of its attributes by name, the value as the file stores it.
  */
 #ifndef WANAMAKER_IO_HDF5_H
 #define WANAMAKER_IO_HDF5_H
@@ -57,11 +61,12 @@ wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_erro
  * is borrowed until the file is closed. */
 wm_status_t wm_h5_open(MPI_Comm comm, const char *path, wm_h5_t **out, wm_error_t *err);
 
-/* Collective. Reads every dataset that has a "checksum" and compares: WM_INPUT naming the dataset
- * that differs. For files that must be trusted after a crash (checkpoints, parts). */
+/* Collective. Reads all attributes, and every dataset that has a "checksum", and compares: WM_INPUT
+ * naming the dataset that differs. For files that must be trusted after a crash (checkpoints,
+ * parts). */
 wm_status_t wm_h5_verify(wm_h5_t *file, wm_error_t *err);
 
-/* Collective. Sets the checksums and "complete" = 1, flushes, closes, verifies, syncs and renames.
+/* Collective. Sets "complete" = 1 and the checksums, flushes, closes, verifies, syncs and renames.
  * Every element of every dataset must have been written exactly once. The object is gone
  * afterwards, whatever the result; on failure so is the temporary file, and an older file under the
  * final name is untouched. */
