@@ -109,7 +109,7 @@ wm_status_t wm_auc_interval(MPI_Comm comm, const double *score, const int8_t *la
   WM_TRY(
       wm_agree(comm, resample(positions, used, occupied, b, first, first + count, auc, err), err));
   wm_sum_f64(comm, auc, b->resamples);
-  wm_bootstrap_interval(b->interval, auc, b->resamples, occupied, b->confidence, low, high);
+  wm_bootstrap_bounds(b->interval, auc, b->resamples, occupied, b->confidence, low, high);
 cleanup:
   free(number);
   free(positions);

@@ -62,3 +62,9 @@ bool wm_bootstrap_interval(wm_interval_kind_t kind, double *x, int64_t n, int64_
   *high = x[n - k];
   return rank > 0;
 }
+
+void wm_bootstrap_bounds(wm_interval_kind_t kind, double *x, int64_t n, int64_t units,
+                         double confidence, double *low, double *high) {
+  if (!wm_bootstrap_interval(kind, x, n, units, confidence, low, high))
+    *low = *high = NAN;
+}

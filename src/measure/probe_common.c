@@ -33,7 +33,7 @@ double wm_probe_share(double part, double whole) {
   return whole != 0 ? part / whole : NAN;
 }
 
-static const char few_units[] = "too few units for an interval";
+static const char few_units[] = "too few units or resamples for an interval";
 
 const char *wm_probe_reason(const wm_probe_layer_t *l, const wm_unit_statistic_t *r) {
   if (r->all.n == 0)

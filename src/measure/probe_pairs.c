@@ -252,8 +252,8 @@ static wm_status_t interval(MPI_Comm comm, const common_t *c, wm_probe_agreement
   WM_TRY(wm_agree(comm, resample(c, first, count, memory, err), err));
   wm_sum_f64(comm, memory, b->resamples);
   recentre(memory, b->resamples, out->r);
-  wm_bootstrap_interval(b->interval, memory, b->resamples, units, b->confidence, &out->low,
-                        &out->high);
+  wm_bootstrap_bounds(b->interval, memory, b->resamples, units, b->confidence, &out->low,
+                      &out->high);
 cleanup:
   free(memory);
   return status;
@@ -357,7 +357,7 @@ static void add_agreement(wm_probe_tables_t *t, const wm_probe_agreement_t *g, d
                 g->types < 3          ? "fewer than 3 types are on both sides"
                 : isnan(g->r)         ? "mean deltas of one side are constant"
                 : isnan(g->corrected) ? "no reliability: nothing to correct by"
-                : isnan(g->low)       ? "too few units for an interval"
+                : isnan(g->low)       ? "too few units or resamples for an interval"
                 : unreliable          ? "a reliability is below 0.3: corrected r says little"
                 : isnan(study)        ? "study's r: too few No-Fly types found"
                                       : "");

@@ -109,8 +109,8 @@ wm_status_t wm_unit_statistic(MPI_Comm comm, wm_moment_kind_t kind, const double
     value[r] = draw(units, occupied, kind, b->seed, r) + shift;
   wm_pulse();
   wm_sum_f64(comm, value, b->resamples);
-  wm_bootstrap_interval(b->interval, value, b->resamples, occupied, b->confidence, &out->low,
-                        &out->high);
+  wm_bootstrap_bounds(b->interval, value, b->resamples, occupied, b->confidence, &out->low,
+                      &out->high);
 cleanup:
   free(memory);
   free(resamples);

@@ -124,7 +124,7 @@ try 2 "$work/single" corpora.main.path="$work/line.txt" bootstrap.unit=line
 tables_of "$work/single.log" >"$work/single.tables"
 grep -q 'main: 1 bootstrap unit (line): no interval, and no positions are held out' "$work/single.log" ||
   fail "one unit: $(grep 'bootstrap unit' "$work/single.log")"
-for note in 'no held-out positions' 'too few units for an interval' 'it or delta is constant'; do
+for note in 'no held-out positions' 'too few units or resamples for an interval' 'it or delta is constant'; do
   [ "$(grep -c "$note" "$work/single.tables")" -gt 0 ] || fail "one document: no word of \"$note\""
 done
 ! grep -qwi -- '-\?nan' "$work/single.tables" || fail "NaN in a table"

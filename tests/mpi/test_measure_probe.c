@@ -353,7 +353,7 @@ static void one_unit(void **state) {
   assert_true(isnan(wm_probe_number_at(&t.table[WM_PROBE_CONTEXT], 0, "auc")));
   assert_true(isnan(wm_probe_number_at(&t.table[WM_PROBE_GEOMETRY], 0, "low")));
   assert_false(isnan(wm_probe_number_at(&t.table[WM_PROBE_GEOMETRY], 0, "r")));
-  assert_string_equal(note_of(&t, WM_PROBE_GEOMETRY), "too few units for an interval");
+  assert_string_equal(note_of(&t, WM_PROBE_GEOMETRY), "too few units or resamples for an interval");
   assert_string_equal(note_of(&t, WM_PROBE_REGRESSION), "no held-out positions");
   expect_words(&t);
   wm_probe_tables_destroy(&t);

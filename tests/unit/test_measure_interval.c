@@ -156,6 +156,8 @@ static void beyond_resolution(void **state) {
     ranks(x, MOST);
     assert_false(wm_bootstrap_interval(WM_INTERVAL_EXPANDED, x, MOST, units, 0.95, &low, &high));
     assert_true(low == 1 && high == MOST);
+    wm_bootstrap_bounds(WM_INTERVAL_EXPANDED, x, MOST, units, 0.95, &low, &high);
+    assert_true(isnan(low) && isnan(high));
     assert_true(2 * wm_bootstrap_p(WM_INTERVAL_EXPANDED, 0, MOST, units) > 0.05);
   }
   ranks(x, 100);

@@ -52,5 +52,8 @@ double wm_bootstrap_p(wm_interval_kind_t kind, int64_t beyond, int64_t n, int64_
  * extreme resamples. Not collective. */
 bool wm_bootstrap_interval(wm_interval_kind_t kind, double *x, int64_t n, int64_t units,
                            double confidence, double *low, double *high);
+/* The same, but NaN beyond the resolution: for tables that have no place to say so. */
+void wm_bootstrap_bounds(wm_interval_kind_t kind, double *x, int64_t n, int64_t units,
+                         double confidence, double *low, double *high);
 
 #endif
