@@ -16,10 +16,15 @@
 static const struct {
   const char *name;
   unsigned bit;
-} part_names[] = {{"machine", WM_BENCH_MACHINE},     {"forward", WM_BENCH_FORWARD},
-                  {"documents", WM_BENCH_DOCUMENTS}, {"fit", WM_BENCH_FIT},
-                  {"sweep", WM_BENCH_SWEEP},         {"routing", WM_BENCH_ROUTING},
-                  {"scaling", WM_BENCH_SCALING},     {"all", WM_BENCH_ALL}};
+} part_names[] = {{"machine", WM_BENCH_MACHINE},
+                  {"forward", WM_BENCH_FORWARD},
+                  {"documents", WM_BENCH_DOCUMENTS},
+                  {"fit", WM_BENCH_FIT},
+                  {"sweep", WM_BENCH_SWEEP},
+                  {"routing", WM_BENCH_ROUTING},
+                  {"scaling", WM_BENCH_SCALING},
+                  {"training", WM_BENCH_TRAINING},
+                  {"all", WM_BENCH_ALL}};
 enum { N_PARTS = sizeof part_names / sizeof part_names[0] };
 
 /* Names separated by blanks or commas. */
@@ -35,7 +40,7 @@ static wm_status_t read_parts(const char *text, unsigned *parts, wm_error_t *err
     if (bit == 0)
       return wm_fail(err, WM_USAGE,
                      "bench.parts: no part \"%.*s\"; there are machine, forward, documents, fit, "
-                     "sweep, routing, scaling, and all",
+                     "sweep, routing, scaling, training, and all",
                      (int)length, at);
     *parts |= bit;
     at += length;
@@ -60,6 +65,9 @@ static wm_status_t read_options(const wm_run_t *run, wm_bench_options_t *o, wm_e
                             .block_tokens = wm_config_int(c, "compute.block_tokens"),
                             .stack_rows = wm_config_int(c, "compute.stack_rows"),
                             .fit_block = (int)wm_config_int(c, "fit.block"),
+                            .sequences = wm_config_int(c, "bench.sequences"),
+                            .pass_tokens = wm_config_int(c, "finetune.pass_tokens"),
+                            .recompute = wm_config_bool(c, "finetune.recompute"),
                             .repeat = wm_config_int(c, "bench.repeat"),
                             .processor_time =
                                 strcmp(wm_config_string(c, "bench.clock"), "processor") == 0,

@@ -42,7 +42,22 @@ typedef struct {
   int64_t chains_capacity;
 } wm_trajectory_t;
 
-enum { WM_STEP_LOSS, WM_STEP_NORM, WM_STEP_RATE, WM_STEP_GATE, WM_STEP_VALUES };
+/* SECONDS: wall-clock, with the reading of tokens; EXPOSED: of them waiting for messages. */
+enum {
+  WM_STEP_LOSS,
+  WM_STEP_NORM,
+  WM_STEP_RATE,
+  WM_STEP_GATE,
+  WM_STEP_SECONDS,
+  WM_STEP_EXPOSED,
+  WM_STEP_VALUES
+};
+
+/* How fast steps were. */
+typedef struct {
+  double seconds, median, exposed; /* of all steps, of one, of all waiting for messages */
+  double rate;                     /* tokens/s of all ranks */
+} wm_step_times_t;
 
 /* A phase in words. */
 typedef struct {
@@ -79,7 +94,6 @@ typedef struct {
   double kept;        /* when the last one was written */
   int64_t kept_step;  /* of the run; -1: none */
   double started;
-  double exposed, stepping; /* seconds of waiting for messages, of all steps */
 } wm_finetune_t;
 
 /* --- finetune_settings.c ------------------------------------------------------------------------
@@ -105,11 +119,21 @@ void wm_finetune_close_evaluations(wm_finetune_t *f);
 /* Collective. Losses of `training`'s model on all ranges, appended with a label. */
 wm_status_t wm_finetune_evaluate(wm_finetune_t *f, wm_training_t *training, const char *label,
                                  bool hard, wm_error_t *err);
+/* Collective. Losses of one range, [N]. */
+wm_status_t wm_finetune_losses(const wm_finetune_t *f, int64_t range, wm_training_t *training,
+                               bool hard, float *nll, wm_error_t *err);
 /* Collective. Adds a moment, for losses that are filled in by the caller. */
 wm_status_t wm_finetune_add_moment(wm_finetune_t *f, const wm_moment_t *moment, wm_error_t *err);
 /* Collective. Distribution of g on the first range, a row for every gated layer: printed, and
  * written as /gates_used. */
 wm_status_t wm_finetune_gates(wm_finetune_t *f, wm_h5_t *file, wm_error_t *err);
+
+/* --- finetune_effect.c --------------------------------------------------------------------------
+ */
+
+/* Collective. Where products are not float32: what they do to the losses of the trained model,
+ * printed, and written as /compute_effect. */
+wm_status_t wm_finetune_effect(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *err);
 
 /* --- finetune_state.c ---------------------------------------------------------------------------
  */
@@ -134,6 +158,8 @@ void wm_finetune_remove_checkpoints(const wm_finetune_t *f);
 
 /* Collective. Statistics of all evaluations, printed and, in STEM.h5, published. */
 wm_status_t wm_finetune_publish(wm_finetune_t *f, wm_error_t *err);
+/* Not collective. Of all steps so far, those of earlier runs included; zeros without any. */
+wm_step_times_t wm_finetune_times(const wm_finetune_t *f);
 /* Collective. Compares finetune.h5 and control.h5. */
 wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err);
 /* The bootstrap's settings. */

@@ -189,6 +189,17 @@ static wm_status_t run_pass(const wm_finetune_t *f, const wm_evaluation_t *e,
   return WM_OK;
 }
 
+wm_status_t wm_finetune_losses(const wm_finetune_t *f, int64_t range, wm_training_t *training,
+                               bool hard, float *nll, wm_error_t *err) {
+  const wm_evaluation_t *e = &f->evaluations[range];
+  pass_t p = {0};
+  wm_status_t status = run_pass(f, e, training, hard, 0, &p, err);
+  for (int64_t k = 0; k < e->text->windows.n_predicted && status == WM_OK; k++)
+    nll[k] = (float)p.nll[k];
+  free_pass(&p);
+  return status;
+}
+
 wm_status_t wm_finetune_evaluate(wm_finetune_t *f, wm_training_t *training, const char *label,
                                  bool hard, wm_error_t *err) {
   wm_moment_t moment = {.phase = f->phase, .step = f->trajectory.n, .hard = hard};
@@ -201,11 +212,7 @@ wm_status_t wm_finetune_evaluate(wm_finetune_t *f, wm_training_t *training, cons
   for (int64_t i = 0; i < f->n_evaluations; i++) {
     wm_evaluation_t *e = &f->evaluations[i];
     const int64_t n = e->text->windows.n_predicted;
-    pass_t p = {0};
-    status = run_pass(f, e, training, hard, 0, &p, err);
-    for (int64_t k = 0; k < n && status == WM_OK; k++)
-      e->nll[row * n + k] = (float)p.nll[k];
-    free_pass(&p);
+    status = wm_finetune_losses(f, i, training, hard, e->nll + row * n, err);
     if (status != WM_OK) {
       f->n_moments--;
       return status;

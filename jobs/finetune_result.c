@@ -100,6 +100,35 @@ cleanup:
   return status;
 }
 
+/* --- steps --------------------------------------------------------------------------------------
+ */
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+wm_step_times_t wm_finetune_times(const wm_finetune_t *f) {
+  const wm_trajectory_t *t = &f->trajectory;
+  wm_step_times_t times = {0};
+  double *sorted = malloc((size_t)(t->n > 0 ? t->n : 1) * sizeof *sorted);
+  for (int64_t i = 0; i < t->n; i++) {
+    const double *row = t->values + i * WM_STEP_VALUES;
+    times.seconds += row[WM_STEP_SECONDS];
+    times.exposed += row[WM_STEP_EXPOSED];
+    if (sorted != NULL)
+      sorted[i] = row[WM_STEP_SECONDS];
+  }
+  if (sorted != NULL && t->n > 0) {
+    qsort(sorted, (size_t)t->n, sizeof *sorted, ascending);
+    times.median = (sorted[(t->n - 1) / 2] + sorted[t->n / 2]) / 2;
+  }
+  if (times.seconds > 0)
+    times.rate = (double)(t->n * f->order.sequences * f->order.length) / times.seconds;
+  free(sorted);
+  return times;
+}
+
 /* Collective. */
 static wm_status_t write_steps(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *err) {
   static const struct {
@@ -108,7 +137,11 @@ static wm_status_t write_steps(const wm_finetune_t *f, wm_h5_t *file, wm_error_t
   } datasets[] = {{"/steps/loss", "mean loss of the step's predicted tokens, nats", WM_STEP_LOSS},
                   {"/steps/norm", "norm of the gradient before clipping", WM_STEP_NORM},
                   {"/steps/rate", "learning rate", WM_STEP_RATE},
-                  {"/steps/gate", "mean of g", WM_STEP_GATE}};
+                  {"/steps/gate", "mean of g", WM_STEP_GATE},
+                  {"/timing/seconds", "wall-clock seconds of the step", WM_STEP_SECONDS},
+                  {"/timing/exposed",
+                   "of them waiting for messages with nothing computed, mean of the ranks",
+                   WM_STEP_EXPOSED}};
   const wm_trajectory_t *t = &f->trajectory;
   void *memory = NULL;
   wm_status_t status = wm_alloc(&memory, t->n, sizeof(double), "a column of steps", err);
@@ -183,6 +216,12 @@ static wm_status_t describe(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *e
                        f->trajectory.n * f->order.sequences * f->order.length, err));
   WM_TRY(wm_h5_set_float(file, "/", "read_tokens_per_second",
                          seconds > 0 ? (double)read / seconds : 0, err));
+  wm_step_times_t times = wm_finetune_times(f);
+  wm_broadcast(f->run->comm->world, 0, &times, sizeof times);
+  WM_TRY(wm_h5_set_float(file, "/", "tokens_per_second", times.rate, err));
+  WM_TRY(wm_h5_set_float(file, "/", "step_seconds", times.median, err));
+  WM_TRY(wm_h5_set_float(file, "/", "exposed_percent",
+                         times.seconds > 0 ? 100 * times.exposed / times.seconds : 0, err));
 cleanup:
   return status;
 }
@@ -198,6 +237,7 @@ wm_status_t wm_finetune_publish(wm_finetune_t *f, wm_error_t *err) {
   for (int64_t i = 0; i < f->n_evaluations; i++)
     WM_TRY(write_evaluation(f, &f->evaluations[i], file, err));
   WM_TRY(wm_finetune_gates(f, file, err));
+  WM_TRY(wm_finetune_effect(f, file, err));
   WM_TRY(describe(f, file, err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */

@@ -80,7 +80,7 @@ static wm_status_t evaluate_phase(wm_finetune_t *f, const char *when, wm_error_t
  */
 
 static wm_status_t record(wm_finetune_t *f, const wm_trainer_result_t *r, double rate,
-                          wm_error_t *err) {
+                          double seconds, wm_error_t *err) {
   wm_trajectory_t *t = &f->trajectory;
   void *values = t->values, *chains = t->chains;
   wm_status_t status = wm_grow(&values, &t->capacity, t->n, t->n + 1,
@@ -96,6 +96,8 @@ static wm_status_t record(wm_finetune_t *f, const wm_trainer_result_t *r, double
   row[WM_STEP_NORM] = r->norm;
   row[WM_STEP_RATE] = rate;
   row[WM_STEP_GATE] = r->gate;
+  row[WM_STEP_SECONDS] = seconds;
+  row[WM_STEP_EXPOSED] = r->exposed;
   t->chains[t->n++] = f->chain;
   return WM_OK;
 }
@@ -131,9 +133,8 @@ static wm_status_t do_step(wm_finetune_t *f, wm_trainer_result_t *result, wm_err
   WM_TRY(status);
   if (f->surrogates != NULL)
     wm_surrogates_sync(f->surrogates); /* pretraining changes them */
-  WM_TRY(wm_agree(f->run->comm->world, record(f, result, step.rate, err), err));
-  f->stepping += wm_seconds() - start;
-  f->exposed += result->exposed;
+  WM_TRY(
+      wm_agree(f->run->comm->world, record(f, result, step.rate, wm_seconds() - start, err), err));
   f->step++;
 cleanup:
   return status;
@@ -173,6 +174,19 @@ static bool evaluation_is_due(const wm_finetune_t *f) {
          f->step % every == 0 && (last->phase != f->phase || last->step != f->trajectory.n);
 }
 
+/* What the line of progress says of the last step. */
+static void note_step(const wm_finetune_t *f, const wm_trainer_result_t *r,
+                      wm_progress_t *progress) {
+  const double *last = f->trajectory.values + (f->trajectory.n - 1) * WM_STEP_VALUES;
+  const double seconds = last[WM_STEP_SECONDS];
+  int length = snprintf(progress->note, sizeof progress->note,
+                        "step %" PRId64 " of %" PRId64 ", loss %.4f, %.3g s", f->trajectory.n,
+                        f->plan.steps, r->loss, seconds);
+  if (f->run->comm->size > 1 && seconds > 0 && length > 0 && length < (int)sizeof progress->note)
+    snprintf(progress->note + length, sizeof progress->note - (size_t)length, " (%.1f %% waiting)",
+             100 * r->exposed / seconds);
+}
+
 /* Collective. From step f->step of the phase to its end. */
 static wm_status_t run_steps(wm_finetune_t *f, wm_progress_t *progress, wm_error_t *err) {
   const wm_phase_t *p = &f->plan.phases[f->phase];
@@ -183,8 +197,7 @@ static wm_status_t run_steps(wm_finetune_t *f, wm_progress_t *progress, wm_error
   while (f->step < p->steps) {
     wm_trainer_result_t result;
     WM_TRY(do_step(f, &result, err));
-    snprintf(progress->note, sizeof progress->note, "step %" PRId64 " of %" PRId64 ", loss %.4f",
-             f->trajectory.n, f->plan.steps, result.loss);
+    note_step(f, &result, progress);
     wm_progress_update(progress, f->trajectory.n * tokens);
     if (f->step == p->steps)
       break;
@@ -251,9 +264,11 @@ wm_status_t wm_finetune_train(wm_finetune_t *f, wm_error_t *err) {
   }
   progress.note[0] = '\0';
   wm_progress_finish(&progress);
-  if (f->run->comm->size > 1 && f->stepping > 0)
-    wm_log(f->run->log, WM_LOG_INFO, "%s: waited for messages %.1f %% of the steps' time", f->stem,
-           100 * f->exposed / f->stepping);
+  const wm_step_times_t times = wm_finetune_times(f);
+  if (times.seconds > 0)
+    wm_log(f->run->log, WM_LOG_INFO,
+           "%s: steps of %.3g s (median), %.4g tokens/s, %.1f %% of it waiting for messages",
+           f->stem, times.median, times.rate, 100 * times.exposed / times.seconds);
 cleanup:
   return status;
 }

@@ -257,9 +257,7 @@ static wm_status_t check(const wm_finetune_t *f, const wm_arch_t *arch, wm_error
                    "finetune.length = %" PRId64 ", but the model takes at most %" PRId64
                    " positions",
                    wm_config_int(c, "finetune.length"), arch->max_positions);
-  if (strcmp(wm_config_string(c, "compute.type"), "f32") != 0)
-    return wm_fail(err, WM_USAGE, "finetune trains with products of compute.type = \"f32\" alone");
-  return WM_OK;
+  return wm_compute_check(wm_compute_of(f->run), err);
 }
 
 wm_status_t wm_finetune_settings(wm_finetune_t *f, const wm_model_t *model, bool control,
@@ -300,6 +298,7 @@ wm_training_options_t wm_finetune_options(const wm_finetune_t *f, int64_t phase,
   wm_training_options_t o = {.gate_hidden = wm_config_int(c, "finetune.gate_hidden"),
                              .study_gradients =
                                  strcmp(wm_config_string(c, "finetune.gradients"), "study") == 0,
+                             .compute = wm_compute_of(f->run),
                              .checkpointing = wm_config_bool(c, "finetune.recompute"),
                              .drop_embedding = dropout ? arch->drop_embedding : 0,
                              .drop_attention = dropout ? arch->drop_attention : 0,
@@ -385,5 +384,6 @@ uint64_t wm_finetune_key(const wm_finetune_t *f) {
   h = hash_float(f->trainer_options.clip, h);
   const char *gradients = wm_config_string(c, "finetune.gradients");
   h = wm_hash(gradients, strlen(gradients), h);
+  h = hash_int(wm_compute_of(f->run), h);
   return wm_hash(f->run->provenance.version, strlen(f->run->provenance.version), h);
 }

@@ -148,7 +148,8 @@ static wm_status_t write_history(const wm_finetune_t *f, wm_h5_t *file, wm_error
   const int64_t moments[2] = {f->n_moments, (int64_t)sizeof *f->moments};
   wm_status_t status;
   WM_TRY(write_array(f, file, "/history/steps", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, 2, steps,
-                     t->values, "loss, norm, rate and mean g of every step", err));
+                     t->values, "loss, norm, rate, mean g, seconds and waiting of every step",
+                     err));
   WM_TRY(write_array(f, file, "/history/chains", H5T_STD_U64LE, H5T_NATIVE_UINT64, 1, steps,
                      t->chains, "fingerprints of the tokens seen until then", err));
   WM_TRY(write_array(f, file, "/history/moments", H5T_STD_U8LE, H5T_NATIVE_UINT8, 2, moments,
@@ -245,6 +246,8 @@ static wm_status_t read_steps(wm_finetune_t *f, wm_h5_t *file, wm_error_t *err) 
   void *values = NULL, *chains = NULL;
   wm_status_t status;
   WM_TRY(wm_h5_dims(file, "/history/steps", 2, dims, err));
+  if (dims[1] != WM_STEP_VALUES)
+    return wm_fail(err, WM_INPUT, "%s: is of another version", wm_h5_path(file));
   status = wm_alloc(&values, dims[0] * WM_STEP_VALUES, sizeof *t->values, "steps", err);
   if (status == WM_OK)
     status = wm_alloc(&chains, dims[0], sizeof *t->chains, "steps", err);

@@ -138,6 +138,33 @@ wm_status_t wm_gemm_add_outer(int64_t m, int64_t n, int64_t k, const float *a, c
   return WM_OK;
 }
 
+struct wm_gemm_outer {
+  int64_t m, n, k;
+};
+
+wm_status_t wm_gemm_outer_create(wm_gemm_outer_t **out, int64_t m, int64_t n, int64_t k,
+                                 wm_dtype_t operands, wm_error_t *err) {
+  *out = NULL;
+  void *memory = NULL;
+  if (operands != WM_DTYPE_F32)
+    return wm_fail(err, WM_ENVIRONMENT, "CBLAS has no %s products", wm_dtype_name(operands));
+  wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_gemm_outer_t), "a matrix product", err);
+  if (status != WM_OK)
+    return status;
+  *out = memory;
+  **out = (wm_gemm_outer_t){m, n, k};
+  return WM_OK;
+}
+
+void wm_gemm_outer_free(wm_gemm_outer_t *outer) {
+  free(outer);
+}
+
+wm_status_t wm_gemm_outer_run(wm_gemm_outer_t *outer, const void *a, const void *b, float *c,
+                              wm_error_t *err) {
+  return wm_gemm_add_outer(outer->m, outer->n, outer->k, a, b, c, err);
+}
+
 const char *wm_gemm_backend(void) {
   return "CBLAS";
 }

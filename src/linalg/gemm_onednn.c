@@ -56,17 +56,24 @@ int64_t wm_gemm_fitted_block(void) {
   return has_avx512() ? 16 : 12;
 }
 
-struct wm_gemm_plan {
-  int64_t rows, in, out;
-  wm_dtype_t operands;
-  wm_weight_layout_t layout;
-  bool by_columns; /* threads take columns */
-  bool by_panels;  /* and copy their part of the weights, some rows at a time */
-  /* NULL where dnnl_sgemm does it: */
+/* A matmul primitive Y = X W, or Y += X W, of one shape. */
+typedef struct {
   dnnl_engine_t engine;
   dnnl_stream_t stream;
   dnnl_primitive_t primitive;
   dnnl_memory_t x, w, y;
+} matmul_t;
+
+struct wm_gemm_plan {
+  int64_t rows, in, out;
+  wm_weight_layout_t layout;
+  bool by_columns; /* threads take columns */
+  bool by_panels;  /* and copy their part of the weights, some rows at a time */
+  matmul_t matmul; /* zeroed where dnnl_sgemm does it */
+};
+
+struct wm_gemm_outer {
+  matmul_t matmul;
 };
 
 static const char *dnnl_status_name(dnnl_status_t s) {
@@ -120,27 +127,54 @@ static void forget(memory_desc_t desc) {
 }
 
 static dnnl_status_t describe_product(dnnl_primitive_desc_t *out, dnnl_engine_t engine,
-                                      memory_desc_t x, memory_desc_t w, memory_desc_t y) {
+                                      memory_desc_t x, memory_desc_t w, memory_desc_t y,
+                                      dnnl_primitive_attr_t attributes) {
 #if DNNL_VERSION_MAJOR >= 3
-  return dnnl_matmul_primitive_desc_create(out, engine, x, w, NULL, y, NULL);
+  return dnnl_matmul_primitive_desc_create(out, engine, x, w, NULL, y, attributes);
 #else
   dnnl_matmul_desc_t operation;
   dnnl_status_t s = dnnl_matmul_desc_init(&operation, x, w, NULL, y);
-  return s != dnnl_success ? s : dnnl_primitive_desc_create(out, &operation, NULL, engine, NULL);
+  return s != dnnl_success ? s
+                           : dnnl_primitive_desc_create(out, &operation, attributes, engine, NULL);
 #endif
 }
 
-static wm_status_t create_matmul(wm_gemm_plan_t *p, wm_error_t *err) {
+/* The result is added to what is there. */
+static dnnl_status_t append_sum(dnnl_post_ops_t operations) {
+#if DNNL_VERSION_MAJOR >= 3
+  return dnnl_post_ops_append_sum(operations, 1.0f, 0, dnnl_data_type_undef);
+#else
+  return dnnl_post_ops_append_sum(operations, 1.0f);
+#endif
+}
+
+/* X: [rows, in] and W: [in, out], each row-major (dnnl_ab) or column-major (dnnl_ba). */
+typedef struct {
+  int64_t rows, in, out;
+  wm_dtype_t operands;
+  dnnl_format_tag_t x_tag, w_tag;
+  bool accumulate;
+} product_t;
+
+static wm_status_t matmul_create(const product_t *product, matmul_t *p, wm_error_t *err) {
   wm_status_t status = WM_OK;
   memory_desc_t x = NULL, w = NULL, y = NULL;
-  const dnnl_data_type_t type = p->operands == WM_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+  const dnnl_data_type_t type = product->operands == WM_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
   dnnl_primitive_desc_t desc = NULL;
+  dnnl_post_ops_t operations = NULL;
+  dnnl_primitive_attr_t attributes = NULL;
+  if (product->accumulate) {
+    DNNL_TRY(dnnl_post_ops_create(&operations));
+    DNNL_TRY(append_sum(operations));
+    DNNL_TRY(dnnl_primitive_attr_create(&attributes));
+    DNNL_TRY(dnnl_primitive_attr_set_post_ops(attributes, operations));
+  }
   DNNL_TRY(dnnl_engine_create(&p->engine, dnnl_cpu, 0));
   DNNL_TRY(dnnl_stream_create(&p->stream, p->engine, dnnl_stream_default_flags));
-  DNNL_TRY(describe(&x, p->rows, p->in, type, dnnl_ab));
-  DNNL_TRY(describe(&w, p->in, p->out, type, p->layout == WM_WEIGHT_IN_OUT ? dnnl_ab : dnnl_ba));
-  DNNL_TRY(describe(&y, p->rows, p->out, dnnl_f32, dnnl_ab));
-  DNNL_TRY(describe_product(&desc, p->engine, x, w, y));
+  DNNL_TRY(describe(&x, product->rows, product->in, type, product->x_tag));
+  DNNL_TRY(describe(&w, product->in, product->out, type, product->w_tag));
+  DNNL_TRY(describe(&y, product->rows, product->out, dnnl_f32, dnnl_ab));
+  DNNL_TRY(describe_product(&desc, p->engine, x, w, y, attributes));
   DNNL_TRY(dnnl_primitive_create(&p->primitive, desc));
   DNNL_TRY(dnnl_memory_create(&p->x, x, p->engine, DNNL_MEMORY_NONE));
   DNNL_TRY(dnnl_memory_create(&p->w, w, p->engine, DNNL_MEMORY_NONE));
@@ -148,9 +182,40 @@ static wm_status_t create_matmul(wm_gemm_plan_t *p, wm_error_t *err) {
 cleanup:
   if (desc != NULL)
     dnnl_primitive_desc_destroy(desc);
+  if (attributes != NULL)
+    dnnl_primitive_attr_destroy(attributes);
+  if (operations != NULL)
+    dnnl_post_ops_destroy(operations);
   forget(x);
   forget(w);
   forget(y);
+  return status;
+}
+
+static void matmul_destroy(matmul_t *p) {
+  const dnnl_memory_t memories[] = {p->x, p->w, p->y};
+  for (int i = 0; i < 3; i++)
+    if (memories[i] != NULL)
+      dnnl_memory_destroy(memories[i]);
+  if (p->primitive != NULL)
+    dnnl_primitive_destroy(p->primitive);
+  if (p->stream != NULL)
+    dnnl_stream_destroy(p->stream);
+  if (p->engine != NULL)
+    dnnl_engine_destroy(p->engine);
+}
+
+static wm_status_t matmul_run(matmul_t *p, const void *x, const void *w, float *y,
+                              wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  DNNL_TRY(dnnl_memory_set_data_handle(p->x, (void *)x)); /* read only, */
+  DNNL_TRY(dnnl_memory_set_data_handle(p->w, (void *)w)); /* like this */
+  DNNL_TRY(dnnl_memory_set_data_handle(p->y, y));
+  const dnnl_exec_arg_t args[] = {
+      {DNNL_ARG_SRC, p->x}, {DNNL_ARG_WEIGHTS, p->w}, {DNNL_ARG_DST, p->y}};
+  DNNL_TRY(dnnl_primitive_execute(p->primitive, p->stream, 3, args));
+  DNNL_TRY(dnnl_stream_wait(p->stream));
+cleanup:
   return status;
 }
 
@@ -167,12 +232,13 @@ wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, 
   p->rows = rows;
   p->in = in;
   p->out = out_width;
-  p->operands = operands;
   p->layout = layout;
   p->by_columns = operands == WM_DTYPE_F32 && !has_avx512();
   p->by_panels = p->by_columns && tiles == WM_TILES_FITTED && layout == WM_WEIGHT_IN_OUT;
   if (!p->by_columns && (layout == WM_WEIGHT_OUT_IN || operands == WM_DTYPE_BF16))
-    status = create_matmul(p, err);
+    status = matmul_create(&(product_t){rows, in, out_width, operands, dnnl_ab,
+                                        layout == WM_WEIGHT_IN_OUT ? dnnl_ab : dnnl_ba, false},
+                           &p->matmul, err);
   if (status != WM_OK) {
     wm_gemm_plan_free(p);
     return status;
@@ -184,16 +250,7 @@ wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, 
 void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   if (plan == NULL)
     return;
-  const dnnl_memory_t memories[] = {plan->x, plan->w, plan->y};
-  for (int i = 0; i < 3; i++)
-    if (memories[i] != NULL)
-      dnnl_memory_destroy(memories[i]);
-  if (plan->primitive != NULL)
-    dnnl_primitive_destroy(plan->primitive);
-  if (plan->stream != NULL)
-    dnnl_stream_destroy(plan->stream);
-  if (plan->engine != NULL)
-    dnnl_engine_destroy(plan->engine);
+  matmul_destroy(&plan->matmul);
   free(plan);
 }
 
@@ -267,19 +324,42 @@ wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *we
     DNNL_TRY(run_by_columns(plan, x, weight, panel, y));
     return WM_OK;
   }
-  if (plan->primitive == NULL) {
-    DNNL_TRY(run_columns(plan, x, weight, 0, plan->out, y));
-    return WM_OK;
-  }
-  DNNL_TRY(dnnl_memory_set_data_handle(plan->x, (void *)x));      /* read only, */
-  DNNL_TRY(dnnl_memory_set_data_handle(plan->w, (void *)weight)); /* like this */
-  DNNL_TRY(dnnl_memory_set_data_handle(plan->y, y));
-  const dnnl_exec_arg_t args[] = {
-      {DNNL_ARG_SRC, plan->x}, {DNNL_ARG_WEIGHTS, plan->w}, {DNNL_ARG_DST, plan->y}};
-  DNNL_TRY(dnnl_primitive_execute(plan->primitive, plan->stream, 3, args));
-  DNNL_TRY(dnnl_stream_wait(plan->stream));
+  if (plan->matmul.primitive != NULL)
+    return matmul_run(&plan->matmul, x, weight, y, err);
+  DNNL_TRY(run_columns(plan, x, weight, 0, plan->out, y));
 cleanup:
   return status;
+}
+
+wm_status_t wm_gemm_outer_create(wm_gemm_outer_t **out, int64_t m, int64_t n, int64_t k,
+                                 wm_dtype_t operands, wm_error_t *err) {
+  assert(operands == WM_DTYPE_F32 || operands == WM_DTYPE_BF16);
+  *out = NULL;
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_gemm_outer_t), "a matrix product", err);
+  if (status != WM_OK)
+    return status;
+  wm_gemm_outer_t *outer = memory;
+  status =
+      matmul_create(&(product_t){m, k, n, operands, dnnl_ba, dnnl_ab, true}, &outer->matmul, err);
+  if (status != WM_OK) {
+    wm_gemm_outer_free(outer);
+    return status;
+  }
+  *out = outer;
+  return WM_OK;
+}
+
+void wm_gemm_outer_free(wm_gemm_outer_t *outer) {
+  if (outer == NULL)
+    return;
+  matmul_destroy(&outer->matmul);
+  free(outer);
+}
+
+wm_status_t wm_gemm_outer_run(wm_gemm_outer_t *outer, const void *a, const void *b, float *c,
+                              wm_error_t *err) {
+  return matmul_run(&outer->matmul, a, b, c, err);
 }
 
 wm_status_t wm_sgemm_serial(char trans_a, char trans_b, int64_t m, int64_t n, int64_t k,

@@ -40,10 +40,23 @@ int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t rows) {
   return wm_gemm_padded(tiles, tile, (rows + count - 1) / count);
 }
 
-/* Is the float32 copy of the weights made when the layer is applied? */
+/* Is a copy of the weights, as the product reads them, made when the layer is applied? */
 static bool converts_weight(const wm_linear_t *l) {
-  return l->compute == WM_COMPUTE_BF16_EMULATED ||
-         (l->compute == WM_COMPUTE_F32 && l->weight.dtype != WM_DTYPE_F32);
+  return l->weight.dtype != (l->compute == WM_COMPUTE_BF16 ? WM_DTYPE_BF16 : WM_DTYPE_F32) ||
+         l->compute == WM_COMPUTE_BF16_EMULATED;
+}
+
+/* That copy. */
+static const void *convert_weight(const wm_linear_t *l) {
+  const int64_t n = l->in * l->out;
+  void *copy = l->scratch->weight;
+  if (l->compute == WM_COMPUTE_BF16)
+    wm_to_bf16(l->weight.dtype, l->weight.data, n, copy);
+  else if (l->compute == WM_COMPUTE_BF16_EMULATED && l->weight.dtype == WM_DTYPE_F32)
+    wm_round_to_bf16(l->weight.data, n, copy);
+  else
+    wm_to_f32(l->weight.dtype, l->weight.data, n, copy);
+  return copy;
 }
 
 static wm_status_t reserve(void **buffer, int64_t *elements, int64_t needed, const char *what,
@@ -64,7 +77,7 @@ static wm_status_t reserve_scratch(wm_linear_t *l, wm_error_t *err) {
   void *weight = s->weight;
   if (converts_weight(l))
     status = reserve(&weight, &s->weight_elements, l->in * l->out,
-                     "a float32 copy of a layer's weights", err);
+                     "a converted copy of a layer's weights", err);
   s->weight = weight;
   if (status == WM_OK && l->compute != WM_COMPUTE_F32)
     status = reserve(&s->rows, &s->row_elements, l->tile * l->in, "rounded rows", err);
@@ -105,7 +118,7 @@ wm_status_t wm_linear_create_typed(wm_linear_t **out, int64_t in, int64_t out_wi
                                    wm_activation_t act, int64_t tile_rows, wm_compute_t compute,
                                    wm_gemm_scratch_t *scratch, wm_error_t *err) {
   assert(in > 0 && out_width > 0 && tile_rows > 0 && weight->data != NULL);
-  assert(compute == WM_COMPUTE_F32 || weight->dtype == WM_DTYPE_BF16);
+  assert(compute == WM_COMPUTE_F32 || weight->dtype != WM_DTYPE_F16);
   *out = NULL;
   void *memory;
   wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_linear_t), "a dense layer", err);
@@ -248,10 +261,8 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
   assert(rows >= 0);
   const void *weight = linear->weight.data;
   const int64_t share = wm_gemm_share(linear->tiles, linear->tile, rows);
-  if (rows > 0 && converts_weight(linear)) {
-    wm_to_f32(linear->weight.dtype, weight, linear->in * linear->out, linear->scratch->weight);
-    weight = linear->scratch->weight;
-  }
+  if (rows > 0 && converts_weight(linear))
+    weight = convert_weight(linear);
   for (int64_t first = 0; first < rows; first += share) {
     int64_t count = rows - first < share ? rows - first : share;
     int64_t height = wm_gemm_padded(linear->tiles, linear->tile, count);
@@ -276,4 +287,77 @@ wm_status_t wm_linear_weight_gradient(int64_t in, int64_t out, wm_weight_layout_
   wm_pulse();
   return layout == WM_WEIGHT_IN_OUT ? wm_gemm_add_outer(in, out, rows, x, dy, gradient, err)
                                     : wm_gemm_add_outer(out, in, rows, dy, x, gradient, err);
+}
+
+/* --- gradients of weights, typed ----------------------------------------------------------------
+ */
+
+struct wm_weight_gradient {
+  int64_t in, out;
+  wm_weight_layout_t layout;
+  wm_compute_t compute;
+  wm_gemm_scratch_t *scratch; /* borrowed */
+  wm_gemm_outer_t *outer;     /* for `rows` rows; NULL: none yet */
+  int64_t rows;
+};
+
+wm_status_t wm_weight_gradient_create(wm_weight_gradient_t **out, int64_t in, int64_t out_width,
+                                      wm_weight_layout_t layout, int64_t max_rows,
+                                      wm_compute_t compute, wm_gemm_scratch_t *scratch,
+                                      wm_error_t *err) {
+  assert(in > 0 && out_width > 0 && max_rows > 0);
+  assert(scratch != NULL || compute == WM_COMPUTE_F32);
+  *out = NULL;
+  void *memory;
+  wm_status_t status = wm_alloc(&memory, 1, sizeof(wm_weight_gradient_t), "a gradient", err);
+  if (status == WM_OK && compute != WM_COMPUTE_F32)
+    status = reserve(&scratch->rows, &scratch->row_elements, max_rows * (in + out_width),
+                     "rounded rows", err);
+  if (status != WM_OK) {
+    free(memory);
+    return status;
+  }
+  *out = memory;
+  **out = (wm_weight_gradient_t){
+      .in = in, .out = out_width, .layout = layout, .compute = compute, .scratch = scratch};
+  return WM_OK;
+}
+
+void wm_weight_gradient_free(wm_weight_gradient_t *gradient) {
+  if (gradient == NULL)
+    return;
+  wm_gemm_outer_free(gradient->outer);
+  free(gradient);
+}
+
+/* The first `m` columns are X's with weights [in, out], else dY's. */
+static wm_status_t run_outer(wm_weight_gradient_t *g, int64_t m, int64_t n, const void *a,
+                             const void *b, int64_t rows, float *out, wm_error_t *err) {
+  if (g->outer == NULL || g->rows != rows) {
+    wm_gemm_outer_free(g->outer);
+    wm_status_t status = wm_gemm_outer_create(&g->outer, m, n, rows, WM_DTYPE_BF16, err);
+    if (status != WM_OK)
+      return status;
+    g->rows = rows;
+  }
+  return wm_gemm_outer_run(g->outer, a, b, out, err);
+}
+
+wm_status_t wm_weight_gradient_add(wm_weight_gradient_t *g, const float *x, const float *dy,
+                                   int64_t rows, float *out, wm_error_t *err) {
+  if (g->compute == WM_COMPUTE_F32 || rows == 0)
+    return wm_linear_weight_gradient(g->in, g->out, g->layout, x, dy, rows, out, err);
+  assert(rows * (g->in + g->out) <= g->scratch->row_elements);
+  if (g->compute == WM_COMPUTE_BF16_EMULATED) {
+    float *a = g->scratch->rows, *b = a + rows * g->in;
+    wm_round_to_bf16(x, rows * g->in, a);
+    wm_round_to_bf16(dy, rows * g->out, b);
+    return wm_linear_weight_gradient(g->in, g->out, g->layout, a, b, rows, out, err);
+  }
+  uint16_t *a = g->scratch->rows, *b = a + rows * g->in;
+  wm_to_bf16(WM_DTYPE_F32, x, rows * g->in, a);
+  wm_to_bf16(WM_DTYPE_F32, dy, rows * g->out, b);
+  wm_pulse();
+  return g->layout == WM_WEIGHT_IN_OUT ? run_outer(g, g->in, g->out, a, b, rows, out, err)
+                                       : run_outer(g, g->out, g->in, b, a, rows, out, err);
 }

@@ -177,7 +177,8 @@ static const wm_record_layout_t memory_layout = {
 
 static wm_status_t open_model(wm_bench_t *bench, wm_error_t *err) {
   const wm_bench_options_t *o = bench->options;
-  if (bench->model != NULL || (o->parts & ~(unsigned)WM_BENCH_MACHINE) == 0)
+  if (bench->model != NULL ||
+      (o->parts & (WM_BENCH_ALL & ~(WM_BENCH_MACHINE | WM_BENCH_TRAINING))) == 0)
     return WM_OK;
   return wm_model_create_random(o->comm, o->config, o->seed, &o->model, NULL, &bench->model, err);
 }
@@ -201,7 +202,8 @@ static wm_status_t tell_memory(wm_bench_t *bench, wm_records_t *records, const c
 static wm_status_t run_parts(wm_bench_t *bench, wm_records_t *memory, wm_error_t *err) {
   static const part_t parts[] = {
       {WM_BENCH_MACHINE, "machine", wm_bench_machine},
-      {WM_BENCH_ALL & ~WM_BENCH_MACHINE, "model", open_model},
+      {WM_BENCH_TRAINING, "training", wm_bench_training}, /* with a model of its own */
+      {WM_BENCH_ALL & ~(WM_BENCH_MACHINE | WM_BENCH_TRAINING), "model", open_model},
       {WM_BENCH_FORWARD | WM_BENCH_DOCUMENTS, "forward", wm_bench_forward},
       {WM_BENCH_FIT, "fit", wm_bench_fit},
       {WM_BENCH_SWEEP, "sweep", wm_bench_sweep},

@@ -109,5 +109,6 @@ wm_status_t wm_bench_fit(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_sweep(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_routing(wm_bench_t *bench, wm_error_t *err);
 wm_status_t wm_bench_scaling(wm_bench_t *bench, wm_error_t *err);
+wm_status_t wm_bench_training(wm_bench_t *bench, wm_error_t *err);
 
 #endif

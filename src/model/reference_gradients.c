@@ -26,9 +26,9 @@ static void dense_backward(const wm_reference_sequence_t *s, wm_reference_dense_
         db[o] += g;
       for (int64_t k = 0; k < l.in; k++) {
         int64_t at = k * l.in_stride + o * l.out_stride;
-        dx[i * l.in + k] += g * (double)l.weight[at];
+        dx[i * l.in + k] += operand(s, l, g) * operand(s, l, (double)l.weight[at]);
         if (dw != NULL)
-          dw[at] += g * x[i * l.in + k];
+          dw[at] += operand(s, l, g) * operand(s, l, x[i * l.in + k]);
       }
     }
 }

@@ -7,12 +7,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void dense(wm_reference_dense_t l, const double *x, int64_t n, double *y) {
+static void dense(const wm_reference_sequence_t *s, wm_reference_dense_t l, const double *x,
+                  int64_t n, double *y) {
   for (int64_t i = 0; i < n; i++)
     for (int64_t o = 0; o < l.out; o++) {
       double sum = l.bias != NULL ? (double)l.bias[o] : 0;
       for (int64_t k = 0; k < l.in; k++)
-        sum += x[i * l.in + k] * (double)l.weight[k * l.in_stride + o * l.out_stride];
+        sum += operand(s, l, x[i * l.in + k]) *
+               operand(s, l, (double)l.weight[k * l.in_stride + o * l.out_stride]);
       y[i * l.out + o] = sum;
     }
 }
@@ -82,10 +84,10 @@ static void embed(const wm_reference_sequence_t *s, double *h) {
 static void run_mlp(const wm_reference_sequence_t *s, int64_t layer) {
   const wm_layer_t *l = &s->model->layers[layer];
   const wm_reference_layer_t *y = &s->layers[layer];
-  dense(dense_of(&l->up), y->x2, s->n, y->pre);
+  dense(s, dense_of(&l->up), y->x2, s->n, y->pre);
   for (int64_t i = 0; i < s->n * s->f; i++)
     y->act[i] = wm_activation_reference(l->up.activation, y->pre[i]);
-  dense(dense_of(&l->down), y->act, s->n, y->mlp);
+  dense(s, dense_of(&l->down), y->act, s->n, y->mlp);
   for (int64_t i = 0; i < s->n * s->d; i++)
     y->mlp[i] *= y->mlp_m[i];
 }
@@ -93,7 +95,7 @@ static void run_mlp(const wm_reference_sequence_t *s, int64_t layer) {
 static void run_gate(const wm_reference_sequence_t *s, int64_t layer) {
   const wm_reference_layer_t *y = &s->layers[layer];
   const wm_gate_pass_t *gate = &s->t->layers[layer].gate;
-  dense(gate_of(s, layer), y->x2, s->n, y->hidden);
+  dense(s, gate_of(s, layer), y->x2, s->n, y->hidden);
   for (int64_t i = 0; i < s->n; i++) {
     double score = (double)gate->b2[0];
     for (int64_t j = 0; j < s->h; j++)
@@ -110,19 +112,19 @@ static void run_layer(const wm_reference_sequence_t *s, int64_t layer, double *o
   bool parallel = a->family == WM_FAMILY_GPT_NEOX && a->parallel_residual;
   draw_all(s, layer);
   wm_reference_norm(&l->attention_norm, y->input, s->n, y->x1);
-  dense(dense_of(&l->qkv), y->x1, s->n, y->qkv);
+  dense(s, dense_of(&l->qkv), y->x1, s->n, y->qkv);
   if (a->family == WM_FAMILY_GPT_NEOX)
     wm_reference_rotary(a->rotary_dims, a->rotary_base, &layout, s->n, y->qkv);
   for (int64_t h = 0; h < a->n_heads; h++)
     attend_head(s, layer, h);
-  dense(dense_of(&l->project), y->attended, s->n, y->middle);
+  dense(s, dense_of(&l->project), y->attended, s->n, y->middle);
   for (int64_t i = 0; i < s->n * s->d; i++)
     y->middle[i] = y->input[i] + y->middle[i] * y->projected_m[i];
   wm_reference_norm(&l->mlp_norm, parallel ? y->input : y->middle, s->n, y->x2);
   if (path_of(s, layer) != WM_MLP_SURROGATE)
     run_mlp(s, layer);
   if (path_of(s, layer) != WM_MLP_FULL)
-    dense(surrogate_of(s, layer), y->x2, s->n, y->line);
+    dense(s, surrogate_of(s, layer), y->x2, s->n, y->line);
   if (path_of(s, layer) == WM_MLP_GATED)
     run_gate(s, layer);
   for (int64_t i = 0; i < s->n * s->d; i++) {
@@ -142,7 +144,7 @@ static double run_forward(const wm_reference_sequence_t *s) {
       gates += s->layers[l].g[i];
   }
   wm_reference_norm(&s->model->final_norm, s->h_last, s->n, s->x_last);
-  dense(head_of(s->model), s->x_last, s->n, s->logits);
+  dense(s, head_of(s->model), s->x_last, s->n, s->logits);
   for (int64_t i = 0; i < s->n; i++)
     if (s->targets[i] >= 0)
       objective += s->batch->nll_scale * wm_reference_nll(s->logits + i * v, v, s->targets[i]);

@@ -7,6 +7,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <math.h>
+#include <string.h>
 
 /* One layer of one sequence of n positions. */
 typedef struct {
@@ -40,12 +41,23 @@ static inline wm_mlp_path_t path_of(const wm_reference_sequence_t *s, int64_t la
 typedef struct {
   const float *weight, *bias;
   int64_t in, out, in_stride, out_stride;
+  bool plain; /* products are not of the pass's type */
 } wm_reference_dense_t;
+
+/* An operand of a layer's products. */
+static inline double operand(const wm_reference_sequence_t *s, wm_reference_dense_t l, double x) {
+  if (l.plain || s->t->options.compute == WM_COMPUTE_F32)
+    return x;
+  const uint32_t bits = (uint32_t)wm_bf16_of((float)x) << 16;
+  float rounded;
+  memcpy(&rounded, &bits, sizeof rounded);
+  return (double)rounded;
+}
 
 static inline wm_reference_dense_t dense_of(const wm_dense_t *d) {
   bool in_out = d->weight.layout == WM_WEIGHT_IN_OUT;
-  return (wm_reference_dense_t){d->weight.data,      d->bias,           d->in, d->out,
-                                in_out ? d->out : 1, in_out ? 1 : d->in};
+  return (wm_reference_dense_t){d->weight.data,     d->bias, d->in, d->out, in_out ? d->out : 1,
+                                in_out ? 1 : d->in, false};
 }
 
 static inline wm_qkv_layout_t layout_of(const wm_arch_t *a) {
@@ -69,12 +81,13 @@ static inline double dot(const double *a, const double *b, int64_t n) {
 }
 
 static inline wm_reference_dense_t surrogate_of(const wm_reference_sequence_t *s, int64_t layer) {
-  return (wm_reference_dense_t){s->paths[layer].weight, s->paths[layer].bias, s->d, s->d, s->d, 1};
+  return (wm_reference_dense_t){
+      s->paths[layer].weight, s->paths[layer].bias, s->d, s->d, s->d, 1, false};
 }
 
 static inline wm_reference_dense_t gate_of(const wm_reference_sequence_t *s, int64_t layer) {
   const wm_gate_pass_t *g = &s->t->layers[layer].gate;
-  return (wm_reference_dense_t){g->w1, g->b1, s->d, s->h, 1, s->d};
+  return (wm_reference_dense_t){g->w1, g->b1, s->d, s->h, 1, s->d, true};
 }
 
 /* What share of the MLP's output counts at position i, the rest being the surrogate's. */
@@ -84,8 +97,8 @@ static inline double share(const wm_reference_sequence_t *s, int64_t layer, int6
 }
 
 static inline wm_reference_dense_t head_of(const wm_model_t *m) {
-  return (wm_reference_dense_t){m->head.data,       NULL, m->arch.d_model,
-                                m->arch.vocab_size, 1,    m->arch.d_model};
+  return (wm_reference_dense_t){m->head.data,    NULL, m->arch.d_model, m->arch.vocab_size, 1,
+                                m->arch.d_model, false};
 }
 
 static inline wm_status_t zeros(double **out, int64_t n, wm_error_t *err) {

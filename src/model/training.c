@@ -10,17 +10,20 @@
 
 static wm_status_t create_surrogate(wm_training_t *t, wm_layer_pass_t *l,
                                     const wm_layer_path_t *path, wm_error_t *err) {
-  int64_t d = t->model->arch.d_model, tile = t->model->options.tile_rows;
+  int64_t d = t->model->arch.d_model;
   wm_status_t status;
   assert(path->weight != NULL && path->bias != NULL);
   if (t->options.train_surrogates) {
     l->line_weight = (float *)path->weight;
     l->line_bias = (float *)path->bias;
   }
-  WM_TRY(wm_linear_create(&l->surrogate, d, d, path->weight, WM_WEIGHT_IN_OUT, path->bias,
-                          WM_ACT_NONE, tile, err));
-  WM_TRY(wm_linear_create(&l->surrogate_backward, d, d, path->weight, WM_WEIGHT_OUT_IN, NULL,
-                          WM_ACT_NONE, tile, err));
+  WM_TRY(
+      wm_training_linear(t, d, d, path->weight, WM_WEIGHT_IN_OUT, path->bias, &l->surrogate, err));
+  WM_TRY(wm_training_linear(t, d, d, path->weight, WM_WEIGHT_OUT_IN, NULL, &l->surrogate_backward,
+                            err));
+  if (t->options.train_surrogates)
+    WM_TRY(wm_weight_gradient_create(&l->surrogate_gradient, d, d, WM_WEIGHT_IN_OUT,
+                                     t->options.max_length, t->options.compute, &t->scratch, err));
 cleanup:
   return status;
 }
@@ -49,10 +52,11 @@ static wm_status_t create_layer(wm_training_t *t, int64_t layer, const wm_layer_
   const wm_layer_t *of = &t->model->layers[layer];
   wm_layer_pass_t *l = &t->layers[layer];
   wm_status_t status;
-  WM_TRY(wm_dense_pass_create(t->model, &of->qkv, &l->qkv, err));
-  WM_TRY(wm_dense_pass_create(t->model, &of->project, &l->project, err));
-  WM_TRY(wm_dense_pass_create(t->model, &of->up, &l->up, err));
-  WM_TRY(wm_dense_pass_create(t->model, &of->down, &l->down, err));
+  WM_TRY(wm_dense_pass_create(t, &of->qkv, WM_KERNEL_QKV, WM_KERNEL_QKV_INPUT, &l->qkv, err));
+  WM_TRY(wm_dense_pass_create(t, &of->project, WM_KERNEL_PROJECT, WM_KERNEL_PROJECT_INPUT,
+                              &l->project, err));
+  WM_TRY(wm_dense_pass_create(t, &of->up, WM_KERNEL_UP, WM_KERNEL_UP_INPUT, &l->up, err));
+  WM_TRY(wm_dense_pass_create(t, &of->down, WM_KERNEL_DOWN, WM_KERNEL_DOWN_INPUT, &l->down, err));
   if (path != NULL && path->path != WM_MLP_FULL) {
     WM_TRY(check_surrogate(path, layer, t->model->arch.d_model, err));
     WM_TRY(create_surrogate(t, l, path, err));
@@ -61,20 +65,33 @@ cleanup:
   return status;
 }
 
-static wm_status_t create_head(wm_training_t *t, wm_error_t *err) {
+static wm_status_t create_head_tile(wm_training_t *t, int64_t tile, wm_error_t *err) {
   const wm_model_t *m = t->model;
-  int64_t width = m->options.tile_vocab, d = m->arch.d_model;
-  void *memory;
+  const int64_t d = m->arch.d_model, width = wm_head_width(m, tile);
+  const float *weight = (const float *)m->head.data + tile * m->options.tile_vocab * d;
+  wm_head_pass_t *h = &t->head[tile];
   wm_status_t status;
-  WM_TRY(wm_alloc(&memory, m->n_head_tiles, sizeof(wm_linear_t *), "tiles of the head", err));
-  t->head_backward = memory;
-  for (int64_t i = 0; i < m->n_head_tiles; i++) {
-    int64_t first = i * width, rest = m->arch.vocab_size - first;
-    WM_TRY(wm_linear_create(&t->head_backward[i], rest < width ? rest : width, d,
-                            (const float *)m->head.data + first * d, WM_WEIGHT_IN_OUT, NULL,
-                            WM_ACT_NONE, m->options.tile_rows, err));
+  h->forward = m->head_tiles[tile];
+  if (t->options.compute != WM_COMPUTE_F32) {
+    WM_TRY(wm_training_linear(t, d, width, weight, WM_WEIGHT_OUT_IN, NULL, &h->own, err));
+    h->forward = h->own;
   }
+  WM_TRY(wm_training_linear(t, width, d, weight, WM_WEIGHT_IN_OUT, NULL, &h->backward, err));
+  const int64_t rows =
+      m->options.tile_rows < t->options.max_length ? m->options.tile_rows : t->options.max_length;
+  WM_TRY(wm_weight_gradient_create(&h->gradient, d, width, WM_WEIGHT_OUT_IN, rows,
+                                   t->options.compute, &t->scratch, err));
 cleanup:
+  return status;
+}
+
+static wm_status_t create_head(wm_training_t *t, wm_error_t *err) {
+  void *memory;
+  wm_status_t status =
+      wm_alloc(&memory, t->model->n_head_tiles, sizeof *t->head, "tiles of the head", err);
+  t->head = memory;
+  for (int64_t i = 0; i < t->model->n_head_tiles && status == WM_OK; i++)
+    status = create_head_tile(t, i, err);
   return status;
 }
 
@@ -108,6 +125,8 @@ wm_status_t wm_training_create(wm_model_t *model, const wm_training_options_t *o
   *out = NULL;
   if (status == WM_OK)
     status = check_rates(options, err);
+  if (status == WM_OK)
+    status = wm_compute_check(options->compute, err);
   status = wm_agree(model->comm->world, status, err);
   if (status != WM_OK) {
     free(memory);
@@ -138,6 +157,7 @@ static void free_layer(wm_layer_pass_t *l) {
   wm_dense_pass_destroy(&l->down);
   wm_linear_free(l->surrogate);
   wm_linear_free(l->surrogate_backward);
+  wm_weight_gradient_free(l->surrogate_gradient);
   wm_gate_pass_destroy(&l->gate);
 }
 
@@ -147,9 +167,13 @@ void wm_training_free(wm_training_t *t) {
   wm_training_release(t);
   for (int64_t i = 0; t->layers != NULL && i < t->model->arch.n_layers; i++)
     free_layer(&t->layers[i]);
-  for (int64_t i = 0; t->head_backward != NULL && i < t->model->n_head_tiles; i++)
-    wm_linear_free(t->head_backward[i]);
-  free(t->head_backward);
+  for (int64_t i = 0; t->head != NULL && i < t->model->n_head_tiles; i++) {
+    wm_linear_free(t->head[i].own);
+    wm_linear_free(t->head[i].backward);
+    wm_weight_gradient_free(t->head[i].gradient);
+  }
+  free(t->head);
+  wm_gemm_scratch_destroy(&t->scratch);
   free(t->layers);
   wm_training_free_table(t);
   free(t);
@@ -192,19 +216,20 @@ static wm_status_t activations(wm_training_t *t, int64_t layer, const wm_pass_t 
   *out = t->options.checkpointing ? &t->shared : &l->saved;
   if (!t->options.checkpointing)
     return WM_OK;
-  memcpy(t->buffers.h, l->saved.input, (size_t)floats * sizeof(float));
+  wm_training_copy(t, t->buffers.h, l->saved.input, floats);
   return wm_training_layer_forward(t, layer, pass, &t->shared, err);
 }
 
 static void embeddings_backward(wm_training_t *t, const wm_pass_t *pass) {
   const wm_pass_buffers_t *b = &t->buffers;
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model;
-  const wm_dropout_t dropout = wm_training_dropout(t, pass, 0, WM_DROP_EMBEDDING);
-  wm_dropout_rows(&dropout, &pass->batch->rows, pass->batch->sequences, d, b->dh);
+  wm_training_drop(t, pass, 0, WM_DROP_EMBEDDING, b->dh);
+  const double start = wm_profile_start(t->model->profile);
   if (t->dtokens != NULL)
     wm_scatter_rows(b->dh, pass->batch->ids, rows, d, t->dtokens);
   if (t->dpositions != NULL)
     wm_scatter_rows(b->dh, b->positions, rows, d, t->dpositions);
+  wm_profile_stop(t->model->profile, WM_KERNEL_EMBED_BACKWARD, start, 0, 12.0 * (double)(rows * d));
 }
 
 wm_status_t wm_training_accumulate(wm_training_t *t, const wm_training_batch_t *batch,

@@ -22,18 +22,13 @@ static needs_t needs_of(const wm_training_t *t, int64_t layer) {
   return n;
 }
 
-static void drop_rows(const wm_training_t *t, const wm_pass_t *pass, int64_t layer,
-                      wm_dropout_site_t site, float *dx) {
-  const wm_dropout_t d = wm_training_dropout(t, pass, layer, site);
-  wm_dropout_rows(&d, &pass->batch->rows, pass->batch->sequences, t->model->arch.d_model, dx);
-}
-
 /* dh += the norm's part, and gradients of its parameters, where dx is that of its output and x its
  * input. */
 static void norm_backward(const wm_training_t *t, const wm_norm_t *norm, const wm_norm_pass_t *to,
                           const wm_batch_t *batch, const float *x, bool need_dx) {
   const wm_pass_buffers_t *b = &t->buffers;
   int64_t rows = batch->starts[batch->n_sequences], d = norm->width;
+  const double start = wm_profile_start(t->model->profile);
   if (need_dx)
     wm_norm_backward(norm, x, NULL, rows, b->dx, b->dh, b->norms);
   else
@@ -43,6 +38,16 @@ static void norm_backward(const wm_training_t *t, const wm_norm_t *norm, const w
     wm_norm_parameters(norm, x + first * d, NULL, n, b->dx + first * d, b->norms + first,
                        to->dgamma, to->dbeta);
   }
+  wm_profile_stop(t->model->profile, WM_KERNEL_NORM_BACKWARD, start, 0,
+                  (need_dx ? 16.0 : 8.0) * (double)(rows * d));
+}
+
+static void activation_backward(const wm_training_t *t, const wm_dense_t *up, const float *pre,
+                                int64_t rows) {
+  const double start = wm_profile_start(t->model->profile);
+  wm_activation_backward(up->activation, pre, rows, up->out, t->buffers.dhidden);
+  wm_profile_stop(t->model->profile, WM_KERNEL_ACTIVATION_BACKWARD, start, 0,
+                  12.0 * (double)(rows * up->out));
 }
 
 /* From the gradient dy of the MLP's output (after dropout; overwritten) to its parameters' and, if
@@ -52,16 +57,16 @@ static wm_status_t mlp_backward(wm_training_t *t, int64_t layer, const wm_pass_t
   const wm_layer_pass_t *l = &t->layers[layer];
   const wm_pass_buffers_t *b = &t->buffers;
   const wm_batch_t *batch = &pass->batch->rows;
-  int64_t rows = wm_training_rows(pass), f = t->model->arch.d_mlp;
+  int64_t rows = wm_training_rows(pass);
   bool trained = l->up.dweight != NULL;
   wm_status_t status;
   if (!trained && !need_dx)
     return WM_OK;
-  drop_rows(t, pass, layer, WM_DROP_MLP, dy);
+  wm_training_drop(t, pass, layer, WM_DROP_MLP, dy);
   if (trained)
-    wm_activation_forward(l->up.dense->activation, saved->pre, rows, f, b->hidden);
+    wm_training_activate(t, l->up.dense, saved->pre, rows);
   WM_TRY(wm_dense_pass_backward(t, &l->down, batch, b->hidden, dy, b->dhidden, err));
-  wm_activation_backward(l->up.dense->activation, saved->pre, rows, f, b->dhidden);
+  activation_backward(t, l->up.dense, saved->pre, rows);
   WM_TRY(wm_dense_pass_backward(t, &l->up, batch, b->x, b->dhidden, need_dx ? b->dx : NULL, err));
 cleanup:
   return status;
@@ -76,8 +81,9 @@ static wm_status_t line_gradients(const wm_training_t *t, const wm_layer_pass_t 
   for (int64_t s = 0; s < batch->n_sequences && l->dline_weight != NULL && status == WM_OK; s++) {
     int64_t first = batch->starts[s], n = batch->starts[s + 1] - first;
     wm_column_sums(b->dy + first * d, n, d, l->dline_bias);
-    status = wm_linear_weight_gradient(d, d, WM_WEIGHT_IN_OUT, b->x + first * d, b->dy + first * d,
-                                       n, l->dline_weight, err);
+    status =
+        wm_training_weight_gradient(t, WM_KERNEL_SURROGATE_WEIGHT, l->surrogate_gradient, d, d,
+                                    b->x + first * d, b->dy + first * d, n, l->dline_weight, err);
   }
   return status;
 }
@@ -92,10 +98,10 @@ static wm_status_t line_backward(wm_training_t *t, const wm_layer_pass_t *l,
   wm_status_t gradients = line_gradients(t, l, batch, err);
   if (gradients != WM_OK || !need_dx)
     return gradients;
-  int64_t padded = wm_block_pad(t->model, b->dy, rows, d);
-  wm_status_t status = wm_linear_apply(l->surrogate_backward, b->dy, padded, b->spare, err);
+  wm_status_t status = wm_training_dense(t, WM_KERNEL_SURROGATE_INPUT, l->surrogate_backward, b->dy,
+                                         rows, d, d, b->spare, err);
   if (status == WM_OK)
-    wm_add_rows(b->dx, b->spare, rows * d);
+    wm_training_add(t, b->dx, b->spare, rows * d);
   return status;
 }
 
@@ -125,14 +131,14 @@ static wm_status_t path_backward(wm_training_t *t, int64_t layer, const wm_pass_
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model;
   if (l->path == WM_MLP_GATED)
     return gated_backward(t, layer, pass, saved, need_dx, err);
-  memcpy(b->dy, b->dh, (size_t)(rows * d) * sizeof *b->dy);
+  wm_training_copy(t, b->dy, b->dh, rows * d);
   if (l->path == WM_MLP_FULL)
     return mlp_backward(t, layer, pass, saved, b->dy, need_dx, err);
   wm_status_t status = line_gradients(t, l, &pass->batch->rows, err);
   if (status != WM_OK || !need_dx)
     return status;
-  return wm_linear_apply(l->surrogate_backward, b->dy, wm_block_pad(t->model, b->dy, rows, d),
-                         b->dx, err);
+  return wm_training_dense(t, WM_KERNEL_SURROGATE_INPUT, l->surrogate_backward, b->dy, rows, d, d,
+                           b->dx, err);
 }
 
 /* From dy, the gradient of what attention adds to the residual stream (overwritten), to that of its
@@ -146,17 +152,24 @@ static wm_status_t attention_backward(wm_training_t *t, int64_t layer, const wm_
   const wm_qkv_layout_t layout = m->family->qkv_layout(&m->arch);
   int64_t rows = wm_training_rows(pass);
   wm_status_t status;
-  drop_rows(t, pass, layer, WM_DROP_PROJECTED, dy);
+  wm_training_drop(t, pass, layer, WM_DROP_PROJECTED, dy);
   WM_TRY(wm_dense_pass_backward(t, &l->project, batch, saved->attended, dy, b->dx, err));
   const wm_attention_dropout_t dropout = {wm_training_dropout(t, pass, layer, WM_DROP_ATTENTION),
                                           pass->batch->sequences, m->arch.max_positions};
+  double start = wm_profile_start(m->profile);
   wm_attention_backward(&layout, saved->qkv, batch, m->family->score_scale(&m->arch, layer),
                         t->options.max_length, &dropout, saved->attended, b->dx, b->attention,
                         b->dqkv);
-  if (m->rotary.dims > 0)
+  wm_profile_stop(m->profile, WM_KERNEL_ATTENTION_BACKWARD, start,
+                  2 * wm_training_attention_flops(t, batch), 0);
+  start = wm_profile_start(m->profile);
+  if (m->rotary.dims > 0) {
     wm_rotary_backward(&m->rotary, &layout, b->positions, rows, b->dqkv);
+    wm_profile_stop(m->profile, WM_KERNEL_ROTARY_BACKWARD, start, 0,
+                    16.0 * (double)(rows * m->arch.n_heads * m->rotary.dims));
+  }
   if (l->qkv.dweight != NULL)
-    wm_norm_apply(&m->layers[layer].attention_norm, l->saved.input, NULL, rows, b->x);
+    wm_block_norm(m, &m->layers[layer].attention_norm, l->saved.input, NULL, rows, b->x);
   bool need_dx = t->norms || needs_of(t, layer).below;
   WM_TRY(wm_dense_pass_backward(t, &l->qkv, batch, b->x, b->dqkv, need_dx ? b->dx : NULL, err));
 cleanup:
@@ -175,17 +188,17 @@ wm_status_t wm_training_layer_backward(wm_training_t *t, int64_t layer, const wm
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model;
   wm_status_t status;
   wm_pulse();
-  wm_norm_apply(&of->mlp_norm, mlp_norm_input, NULL, rows, b->x);
+  wm_block_norm(t->model, &of->mlp_norm, mlp_norm_input, NULL, rows, b->x);
   WM_TRY(path_backward(t, layer, pass, saved, need.mlp_input, err));
   if (parallel) /* attention's output has the gradient of the layer's own */
-    memcpy(b->y, b->dh, (size_t)(rows * d) * sizeof *b->y);
+    wm_training_copy(t, b->y, b->dh, rows * d);
   if (need.mlp_input)
     norm_backward(t, &of->mlp_norm, &l->mlp_norm, batch, mlp_norm_input,
                   parallel ? need.below : need.attention);
   if (!need.attention)
     return WM_OK;
   if (!parallel)
-    memcpy(b->y, b->dh, (size_t)(rows * d) * sizeof *b->y);
+    wm_training_copy(t, b->y, b->dh, rows * d);
   WM_TRY(attention_backward(t, layer, pass, saved, b->y, err));
   if (t->norms || need.below)
     norm_backward(t, &of->attention_norm, &l->attention_norm, batch, l->saved.input, need.below);

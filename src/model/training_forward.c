@@ -21,11 +21,58 @@ wm_dropout_t wm_training_dropout(const wm_training_t *t, const wm_pass_t *pass, 
   return wm_dropout_make(pass->dropout ? rate : 0, o->seed, pass->batch->step, layer, site);
 }
 
-static void drop_rows(const wm_training_t *t, const wm_pass_t *pass, int64_t layer,
+/* --- kernels, counted ---------------------------------------------------------------------------
+ */
+
+void wm_training_drop(const wm_training_t *t, const wm_pass_t *pass, int64_t layer,
                       wm_dropout_site_t site, float *x) {
   const wm_dropout_t d = wm_training_dropout(t, pass, layer, site);
+  const double start = wm_profile_start(t->model->profile);
   wm_dropout_rows(&d, &pass->batch->rows, pass->batch->sequences, t->model->arch.d_model, x);
+  wm_profile_stop(t->model->profile, WM_KERNEL_DROPOUT, start, 0,
+                  8.0 * (double)(wm_training_rows(pass) * t->model->arch.d_model));
 }
+
+wm_status_t wm_training_dense(const wm_training_t *t, wm_kernel_t kernel, wm_linear_t *linear,
+                              float *x, int64_t rows, int64_t in, int64_t out, float *y,
+                              wm_error_t *err) {
+  const double start = wm_profile_start(t->model->profile);
+  wm_status_t status = wm_linear_apply(linear, x, wm_block_pad(t->model, x, rows, in), y, err);
+  wm_profile_stop(t->model->profile, kernel, start, 2.0 * (double)rows * (double)(in * out), 0);
+  return status;
+}
+
+double wm_training_attention_flops(const wm_training_t *t, const wm_batch_t *batch) {
+  double sum = 0;
+  for (int64_t s = 0; s < batch->n_sequences; s++) {
+    const double n = (double)(batch->starts[s + 1] - batch->starts[s]);
+    sum += n * wm_arch_flops_attention(&t->model->arch, (n + 1) / 2);
+  }
+  return sum;
+}
+
+void wm_training_copy(const wm_training_t *t, float *to, const float *from, int64_t count) {
+  const double start = wm_profile_start(t->model->profile);
+  memcpy(to, from, (size_t)count * sizeof *to);
+  wm_profile_stop(t->model->profile, WM_KERNEL_COPY, start, 0, 8.0 * (double)count);
+}
+
+void wm_training_add(const wm_training_t *t, float *h, const float *y, int64_t count) {
+  const double start = wm_profile_start(t->model->profile);
+  wm_add_rows(h, y, count);
+  wm_profile_stop(t->model->profile, WM_KERNEL_ADD, start, 0, 12.0 * (double)count);
+}
+
+void wm_training_activate(const wm_training_t *t, const wm_dense_t *up, const float *pre,
+                          int64_t rows) {
+  const double start = wm_profile_start(t->model->profile);
+  wm_activation_forward(up->activation, pre, rows, up->out, t->buffers.hidden);
+  wm_profile_stop(t->model->profile, WM_KERNEL_ACTIVATION, start, 0,
+                  8.0 * (double)(rows * up->out));
+}
+
+/* --- passes -------------------------------------------------------------------------------------
+ */
 
 static void number_rows(const wm_batch_t *batch, int32_t *positions) {
   for (int64_t s = 0; s < batch->n_sequences; s++)
@@ -33,10 +80,17 @@ static void number_rows(const wm_batch_t *batch, int32_t *positions) {
       positions[row] = (int32_t)(row - batch->starts[s]);
 }
 
-/* y <- dense layer of x, whose rows are padded here. */
-static wm_status_t dense(const wm_training_t *t, wm_linear_t *linear, float *x, int64_t rows,
-                         int64_t in, float *y, wm_error_t *err) {
-  return wm_linear_apply(linear, x, wm_block_pad(t->model, x, rows, in), y, err);
+/* y <- dense layer of x. */
+static wm_status_t dense(const wm_training_t *t, const wm_dense_pass_t *pass, float *x,
+                         int64_t rows, float *y, wm_error_t *err) {
+  return wm_training_dense(t, pass->kernel, pass->forward, x, rows, pass->dense->in,
+                           pass->dense->out, y, err);
+}
+
+static wm_status_t surrogate(const wm_training_t *t, const wm_layer_pass_t *l, int64_t rows,
+                             float *y, wm_error_t *err) {
+  const int64_t d = t->model->arch.d_model;
+  return wm_training_dense(t, WM_KERNEL_SURROGATE, l->surrogate, t->buffers.x, rows, d, d, y, err);
 }
 
 /* buffers.y <- what attention adds to the residual stream. */
@@ -47,20 +101,26 @@ static wm_status_t attend(wm_training_t *t, int64_t layer, const wm_pass_t *pass
   const wm_layer_pass_t *l = &t->layers[layer];
   const wm_batch_t *batch = &pass->batch->rows;
   const wm_qkv_layout_t layout = m->family->qkv_layout(&m->arch);
-  int64_t rows = wm_training_rows(pass), d = m->arch.d_model;
+  int64_t rows = wm_training_rows(pass);
   wm_status_t status;
-  wm_norm_apply(&m->layers[layer].attention_norm, b->h, NULL, rows, b->x);
-  WM_TRY(dense(t, l->qkv.forward, b->x, rows, d, saved->qkv, err));
-  if (m->rotary.dims > 0)
+  wm_block_norm(m, &m->layers[layer].attention_norm, b->h, NULL, rows, b->x);
+  WM_TRY(dense(t, &l->qkv, b->x, rows, saved->qkv, err));
+  double start = wm_profile_start(m->profile);
+  if (m->rotary.dims > 0) {
     wm_rotary_apply(&m->rotary, &layout, b->positions, rows, saved->qkv);
+    wm_profile_stop(m->profile, WM_KERNEL_ROTARY, start, 0,
+                    16.0 * (double)(rows * m->arch.n_heads * m->rotary.dims));
+  }
   const wm_attention_dropout_t dropout = {wm_training_dropout(t, pass, layer, WM_DROP_ATTENTION),
                                           pass->batch->sequences, m->arch.max_positions};
+  start = wm_profile_start(m->profile);
   int64_t n_blocks = wm_query_blocks(batch->n_sequences, batch->starts, b->blocks);
   wm_attention_apply_dropout(&layout, saved->qkv, b->blocks, n_blocks,
                              m->family->score_scale(&m->arch, layer), t->options.max_length,
                              &dropout, b->attention, saved->attended);
-  WM_TRY(dense(t, l->project.forward, saved->attended, rows, d, b->y, err));
-  drop_rows(t, pass, layer, WM_DROP_PROJECTED, b->y);
+  wm_profile_stop(m->profile, WM_KERNEL_ATTENTION, start, wm_training_attention_flops(t, batch), 0);
+  WM_TRY(dense(t, &l->project, saved->attended, rows, b->y, err));
+  wm_training_drop(t, pass, layer, WM_DROP_PROJECTED, b->y);
 cleanup:
   return status;
 }
@@ -70,12 +130,12 @@ static wm_status_t run_mlp(wm_training_t *t, int64_t layer, const wm_pass_t *pas
                            const wm_saved_t *saved, float *out, wm_error_t *err) {
   const wm_layer_pass_t *l = &t->layers[layer];
   const wm_pass_buffers_t *b = &t->buffers;
-  int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model, f = t->model->arch.d_mlp;
+  int64_t rows = wm_training_rows(pass);
   wm_status_t status;
-  WM_TRY(dense(t, l->up.forward, b->x, rows, d, saved->pre, err));
-  wm_activation_forward(l->up.dense->activation, saved->pre, rows, f, b->hidden);
-  WM_TRY(dense(t, l->down.forward, b->hidden, rows, f, out, err));
-  drop_rows(t, pass, layer, WM_DROP_MLP, out);
+  WM_TRY(dense(t, &l->up, b->x, rows, saved->pre, err));
+  wm_training_activate(t, l->up.dense, saved->pre, rows);
+  WM_TRY(dense(t, &l->down, b->hidden, rows, out, err));
+  wm_training_drop(t, pass, layer, WM_DROP_MLP, out);
 cleanup:
   return status;
 }
@@ -85,14 +145,14 @@ static wm_status_t run_path(wm_training_t *t, int64_t layer, const wm_pass_t *pa
                             const wm_saved_t *saved, wm_error_t *err) {
   const wm_layer_pass_t *l = &t->layers[layer];
   const wm_pass_buffers_t *b = &t->buffers;
-  int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model;
+  int64_t rows = wm_training_rows(pass);
   wm_status_t status;
   if (l->path == WM_MLP_FULL)
     return run_mlp(t, layer, pass, saved, b->y, err);
   if (l->path == WM_MLP_SURROGATE)
-    return dense(t, l->surrogate, b->x, rows, d, b->y, err);
+    return surrogate(t, l, rows, b->y, err);
   WM_TRY(run_mlp(t, layer, pass, saved, saved->mlp, err));
-  WM_TRY(dense(t, l->surrogate, b->x, rows, d, saved->line, err));
+  WM_TRY(surrogate(t, l, rows, saved->line, err));
   WM_TRY(wm_gate_pass_forward(t, l, pass, saved, err));
 cleanup:
   return status;
@@ -109,14 +169,14 @@ wm_status_t wm_training_layer_forward(wm_training_t *t, int64_t layer, const wm_
   wm_pulse();
   WM_TRY(attend(t, layer, pass, saved, err));
   if (parallel)
-    wm_norm_apply(norm, b->h, NULL, rows, b->x);
-  wm_add_rows(b->h, b->y, rows * d);
+    wm_block_norm(m, norm, b->h, NULL, rows, b->x);
+  wm_training_add(t, b->h, b->y, rows * d);
   if (!parallel) {
-    memcpy(saved->middle, b->h, (size_t)(rows * d) * sizeof *b->h);
-    wm_norm_apply(norm, b->h, NULL, rows, b->x);
+    wm_training_copy(t, saved->middle, b->h, rows * d);
+    wm_block_norm(m, norm, b->h, NULL, rows, b->x);
   }
   WM_TRY(run_path(t, layer, pass, saved, err));
-  wm_add_rows(b->h, b->y, rows * d);
+  wm_training_add(t, b->h, b->y, rows * d);
 cleanup:
   return status;
 }
@@ -139,7 +199,7 @@ wm_status_t wm_training_forward(wm_training_t *t, const wm_pass_t *pass, bool ke
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model;
   wm_status_t status;
   WM_TRY(wm_model_embed(t->model, batch, pass->batch->ids, b->h, err));
-  drop_rows(t, pass, 0, WM_DROP_EMBEDDING, b->h);
+  wm_training_drop(t, pass, 0, WM_DROP_EMBEDDING, b->h);
   number_rows(batch, b->positions);
   for (int64_t s = 0; s < batch->n_sequences && gate_sums != NULL; s++)
     gate_sums[s] = 0;
@@ -148,7 +208,7 @@ wm_status_t wm_training_forward(wm_training_t *t, const wm_pass_t *pass, bool ke
     bool own = keep && layer >= t->lowest;
     const wm_saved_t *saved = own && !t->options.checkpointing ? &l->saved : &t->shared;
     if (own)
-      memcpy(l->saved.input, b->h, (size_t)(rows * d) * sizeof *b->h);
+      wm_training_copy(t, l->saved.input, b->h, rows * d);
     WM_TRY(wm_training_layer_forward(t, layer, pass, saved, err));
     if (gates != NULL && l->path == WM_MLP_GATED)
       memcpy(gates + l->gated * rows, saved->gate, (size_t)rows * sizeof *gates);

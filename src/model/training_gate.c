@@ -45,6 +45,7 @@ wm_status_t wm_gate_pass_forward(wm_training_t *t, const wm_layer_pass_t *layer,
                                  const wm_pass_t *pass, const wm_saved_t *saved, wm_error_t *err) {
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model, h = t->options.gate_hidden;
   const wm_gate_pass_t *gate = &layer->gate;
+  const double start = wm_profile_start(t->model->profile);
   int64_t padded = wm_block_pad(t->model, t->buffers.x, rows, d);
   wm_status_t status = wm_linear_apply(gate->hidden, t->buffers.x, padded, saved->gate_hidden, err);
   if (status != WM_OK)
@@ -53,6 +54,7 @@ wm_status_t wm_gate_pass_forward(wm_training_t *t, const wm_layer_pass_t *layer,
   for (int64_t i = 0; i < rows; i++)
     saved->gate[i] = open_gate(gate, saved->gate_hidden + i * h, h);
   blend(saved, pass->hard, rows, d, t->buffers.y);
+  wm_profile_stop(t->model->profile, WM_KERNEL_GATE, start, 2.0 * (double)(rows * d * h), 0);
   return WM_OK;
 }
 
@@ -127,16 +129,19 @@ wm_status_t wm_gate_pass_backward(wm_training_t *t, const wm_layer_pass_t *layer
   const wm_pass_buffers_t *b = &t->buffers;
   const wm_gate_pass_t *gate = &layer->gate;
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model, h = t->options.gate_hidden;
+  const double start = wm_profile_start(t->model->profile);
   wm_status_t status = WM_OK;
   score_gradients(t, pass, saved, b->dscore);
   hidden_gradients(gate, b->dscore, saved->gate_hidden, rows, h, b->dgate);
   if (gate->dw1 != NULL)
     WM_TRY(parameter_gradients(t, gate, &pass->batch->rows, saved, err));
   if (!need_dx)
-    return WM_OK;
+    goto cleanup;
   int64_t padded = wm_block_pad(t->model, b->dgate, rows, h);
   WM_TRY(wm_linear_apply(gate->backward, b->dgate, padded, b->spare, err));
   wm_add_rows(b->dx, b->spare, rows * d);
 cleanup:
+  wm_profile_stop(t->model->profile, WM_KERNEL_GATE, start,
+                  2.0 * (double)(rows * d * h) * ((gate->dw1 != NULL) + need_dx), 0);
   return status;
 }

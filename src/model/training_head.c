@@ -28,6 +28,18 @@ static float *logits_of(const wm_training_t *t, int64_t tile, bool keep) {
   return t->buffers.logits + (keep ? tile * m->options.tile_rows * m->options.tile_vocab : 0);
 }
 
+/* A product of a tile of the vocabulary with a whole tile of rows, of which n are wanted. */
+static wm_status_t head_product(const wm_training_t *t, wm_kernel_t kernel, int64_t tile,
+                                wm_linear_t *linear, const float *x, int64_t n, float *y,
+                                wm_error_t *err) {
+  const wm_model_t *m = t->model;
+  const double start = wm_profile_start(m->profile);
+  wm_status_t status = wm_linear_apply(linear, x, m->options.tile_rows, y, err);
+  wm_profile_stop(m->profile, kernel, start,
+                  2.0 * (double)n * (double)(tile_width(m, tile) * m->arch.d_model), 0);
+  return status;
+}
+
 static wm_status_t losses(wm_training_t *t, int64_t n, bool keep, wm_error_t *err) {
   const wm_model_t *m = t->model;
   const wm_pass_buffers_t *b = &t->buffers;
@@ -35,9 +47,12 @@ static wm_status_t losses(wm_training_t *t, int64_t n, bool keep, wm_error_t *er
   wm_log_sum_init(b->log_sums, n);
   for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
     float *logits = logits_of(t, tile, keep);
-    WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, m->options.tile_rows, logits, err));
+    WM_TRY(head_product(t, WM_KERNEL_HEAD, tile, t->head[tile].forward, b->final, n, logits, err));
+    const double start = wm_profile_start(m->profile);
     wm_log_sum_add(b->log_sums, logits, n, tile * m->options.tile_vocab, tile_width(m, tile),
                    b->targets);
+    wm_profile_stop(m->profile, WM_KERNEL_LOG_SUM, start, 0,
+                    4.0 * (double)(n * tile_width(m, tile)));
   }
   for (int64_t i = 0; i < n; i++)
     b->nll[i] = wm_log_sum_nll(&b->log_sums[i]);
@@ -50,19 +65,23 @@ static wm_status_t logits_backward(wm_training_t *t, int64_t n, double scale, bo
                                    wm_error_t *err) {
   const wm_model_t *m = t->model;
   const wm_pass_buffers_t *b = &t->buffers;
-  int64_t d = m->arch.d_model, rows = m->options.tile_rows;
+  int64_t d = m->arch.d_model;
   wm_status_t status = WM_OK;
   memset(b->dfinal, 0, (size_t)(n * d) * sizeof *b->dfinal);
   for (int64_t tile = 0; tile < m->n_head_tiles; tile++) {
     int64_t first = tile * m->options.tile_vocab, width = tile_width(m, tile);
     float *logits = logits_of(t, tile, keep);
     if (!keep)
-      WM_TRY(wm_linear_apply(m->head_tiles[tile], b->final, rows, logits, err));
+      WM_TRY(
+          head_product(t, WM_KERNEL_HEAD, tile, t->head[tile].forward, b->final, n, logits, err));
+    const double start = wm_profile_start(m->profile);
     wm_softmax_gradient(b->log_sums, b->targets, n, first, width, (float)scale, logits);
+    wm_profile_stop(m->profile, WM_KERNEL_SOFTMAX_BACKWARD, start, 0, 8.0 * (double)(n * width));
     if (t->dhead != NULL)
-      WM_TRY(wm_linear_weight_gradient(d, width, WM_WEIGHT_OUT_IN, b->final, logits, n,
-                                       t->dhead + first * d, err));
-    WM_TRY(wm_linear_apply(t->head_backward[tile], logits, rows, b->part, err));
+      WM_TRY(wm_training_weight_gradient(t, WM_KERNEL_HEAD_WEIGHT, t->head[tile].gradient, d, width,
+                                         b->final, logits, n, t->dhead + first * d, err));
+    WM_TRY(head_product(t, WM_KERNEL_HEAD_INPUT, tile, t->head[tile].backward, logits, n, b->part,
+                        err));
     wm_add_rows(b->dfinal, b->part, n * d);
   }
 cleanup:
@@ -76,10 +95,13 @@ static wm_status_t tile_backward(wm_training_t *t, int64_t n, double scale, bool
   wm_status_t status = logits_backward(t, n, scale, keep, err);
   if (status != WM_OK)
     return status;
+  const double start = wm_profile_start(t->model->profile);
   wm_norm_backward(norm, b->h, b->rows, n, b->dfinal, b->dh, b->norms);
   if (t->final_norm.dgamma != NULL)
     wm_norm_parameters(norm, b->h, b->rows, n, b->dfinal, b->norms, t->final_norm.dgamma,
                        t->final_norm.dbeta);
+  wm_profile_stop(t->model->profile, WM_KERNEL_NORM_BACKWARD, start, 0,
+                  16.0 * (double)(n * norm->width));
   return WM_OK;
 }
 
@@ -98,7 +120,7 @@ wm_status_t wm_training_head(wm_training_t *t, const wm_pass_t *pass, bool backw
     double sum = 0;
     while ((n = gather(t, pass->batch->targets, batch->starts[s + 1], &next)) > 0) {
       wm_pulse();
-      wm_norm_apply(&m->final_norm, b->h, b->rows, n, b->final);
+      wm_block_norm(m, &m->final_norm, b->h, b->rows, n, b->final);
       wm_block_pad(m, b->final, n, d);
       WM_TRY(losses(t, n, keep, err));
       for (int64_t i = 0; i < n; i++)

@@ -165,12 +165,29 @@ int64_t wm_training_saved_bytes(const wm_model_t *model, const wm_training_optio
   return total;
 }
 
+/* Of products that are not float32: the largest matrix, and the rows of the widest layer's gradient
+ * or tile. */
+static int64_t conversion_bytes(const wm_model_t *m, const wm_training_options_t *o) {
+  const int64_t d = m->arch.d_model, f = m->arch.d_mlp;
+  const int64_t widths[] = {3 * d, f,
+                            m->options.tile_vocab < m->arch.vocab_size ? m->options.tile_vocab
+                                                                       : m->arch.vocab_size};
+  int64_t widest = 0;
+  if (o->compute == WM_COMPUTE_F32)
+    return 0;
+  for (int i = 0; i < 3; i++)
+    widest = largest(widest, widths[i]);
+  return (d * widest + largest(o->max_length * (d + widest), m->options.tile_rows * widest)) *
+         (int64_t)sizeof(float);
+}
+
 int64_t wm_training_scratch_bytes(const wm_model_t *model, const wm_training_options_t *options) {
   wm_pass_buffers_t buffers;
   wm_saved_t saved;
   part_t parts[N_BUFFERS];
   int64_t total = list_buffers(model, options, &buffers, parts);
-  return total + list_saved(model, options, keep_shared(model, options), &saved, parts);
+  return total + list_saved(model, options, keep_shared(model, options), &saved, parts) +
+         conversion_bytes(model, options);
 }
 
 wm_status_t wm_training_reserve(wm_training_t *t, wm_error_t *err) {

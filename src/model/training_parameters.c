@@ -294,8 +294,15 @@ float *wm_training_gradients(wm_training_t *training, int64_t *count) {
 }
 
 void wm_training_zero(wm_training_t *training) {
-  wm_zero(training->gradients,
-          (size_t)training->segments[wm_training_segments(training)] * sizeof *training->gradients);
+  const size_t bytes =
+      (size_t)training->segments[wm_training_segments(training)] * sizeof *training->gradients;
+  const double start = wm_profile_start(training->model->profile);
+  wm_zero(training->gradients, bytes);
+  wm_profile_stop(training->model->profile, WM_KERNEL_COPY, start, 0, (double)bytes);
+}
+
+wm_profile_t *wm_training_profile(const wm_training_t *training) {
+  return training->model->profile;
 }
 
 void wm_training_sync(wm_training_t *training) {

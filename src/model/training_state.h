@@ -11,16 +11,26 @@
  * Its activation, if any, is applied apart, because the backward pass needs what comes before it.
  */
 typedef struct {
+  wm_kernel_t kernel, input_kernel, weight_kernel; /* of the three products, for profiles */
   const wm_dense_t *dense;
-  wm_linear_t *forward;  /* borrowed from the model, unless: */
-  wm_linear_t *plain;    /* without the activation; NULL: it has none */
-  wm_linear_t *backward; /* dX = dY W' */
+  wm_linear_t *forward;           /* borrowed from the model, unless: */
+  wm_linear_t *plain;             /* without the activation, in the pass's type; NULL: none */
+  wm_linear_t *backward;          /* dX = dY W' */
+  wm_weight_gradient_t *gradient; /* dW = X' dY */
   float *dweight, *dbias;
 } wm_dense_pass_t;
 
 typedef struct {
   float *dgamma, *dbeta;
 } wm_norm_pass_t;
+
+/* A tile of the vocabulary. */
+typedef struct {
+  wm_linear_t *forward; /* borrowed from the model, unless: */
+  wm_linear_t *own;     /* in the pass's type; NULL: none */
+  wm_linear_t *backward;
+  wm_weight_gradient_t *gradient;
+} wm_head_pass_t;
 
 /* g = sigmoid(w2 relu(W1 x + b1) + b2): w1 [H, D], b1 [H], w2 [H], b2 [1]. */
 typedef struct {
@@ -48,6 +58,7 @@ typedef struct {
   wm_norm_pass_t attention_norm, mlp_norm;
   wm_dense_pass_t qkv, project, up, down;
   wm_linear_t *surrogate, *surrogate_backward;
+  wm_weight_gradient_t *surrogate_gradient;
   float *line_weight, *line_bias; /* the surrogate's, if it trains; else NULL */
   float *dline_weight, *dline_bias;
   wm_gate_pass_t gate;
@@ -97,8 +108,9 @@ struct wm_training {
   wm_layer_pass_t *layers;
   wm_norm_pass_t final_norm;
   float *dhead, *dtokens, *dpositions;
-  wm_linear_t **head_backward; /* [n_head_tiles] */
-  wm_saved_t shared;           /* of layers that keep nothing themselves */
+  wm_head_pass_t *head;      /* [n_head_tiles] */
+  wm_gemm_scratch_t scratch; /* of products that are not float32 */
+  wm_saved_t shared;         /* of layers that keep nothing themselves */
   void *shared_memory;
   wm_pass_buffers_t buffers;
 };
@@ -133,6 +145,22 @@ wm_status_t wm_training_forward(wm_training_t *t, const wm_pass_t *pass, bool ke
 wm_dropout_t wm_training_dropout(const wm_training_t *t, const wm_pass_t *pass, int64_t layer,
                                  wm_dropout_site_t site);
 int64_t wm_training_rows(const wm_pass_t *pass);
+/* y <- dense layer of x: [rows, in], whose rows are padded here; out: columns of y. */
+wm_status_t wm_training_dense(const wm_training_t *t, wm_kernel_t kernel, wm_linear_t *linear,
+                              float *x, int64_t rows, int64_t in, int64_t out, float *y,
+                              wm_error_t *err);
+/* Dropout of the rows of x: [N, D]. */
+void wm_training_drop(const wm_training_t *t, const wm_pass_t *pass, int64_t layer,
+                      wm_dropout_site_t site, float *x);
+/* Scores and weighted sums of one layer's positions. */
+double wm_training_attention_flops(const wm_training_t *t, const wm_batch_t *batch);
+/* buffers.hidden <- the activation of pre: [rows, F]. */
+void wm_training_activate(const wm_training_t *t, const wm_dense_t *up, const float *pre,
+                          int64_t rows);
+/* to <- from, counted. */
+void wm_training_copy(const wm_training_t *t, float *to, const float *from, int64_t count);
+/* h += y, counted. */
+void wm_training_add(const wm_training_t *t, float *h, const float *y, int64_t count);
 
 /* training_head.c: losses of the rows with a target, [n_sequences] sums and / or [N]; with
  * `backward` dh <- gradient with respect to h, and gradients of final norm and head. */
@@ -144,8 +172,12 @@ wm_status_t wm_training_layer_backward(wm_training_t *t, int64_t layer, const wm
                                        const wm_saved_t *saved, wm_error_t *err);
 
 /* training_dense.c */
-wm_status_t wm_dense_pass_create(wm_model_t *model, const wm_dense_t *dense, wm_dense_pass_t *out,
-                                 wm_error_t *err);
+/* A product with weights that are float32 and may change. */
+wm_status_t wm_training_linear(wm_training_t *t, int64_t in, int64_t out_width, const float *weight,
+                               wm_weight_layout_t layout, const float *bias, wm_linear_t **out,
+                               wm_error_t *err);
+wm_status_t wm_dense_pass_create(wm_training_t *t, const wm_dense_t *dense, wm_kernel_t kernel,
+                                 wm_kernel_t input_kernel, wm_dense_pass_t *out, wm_error_t *err);
 void wm_dense_pass_destroy(wm_dense_pass_t *pass);
 /* Gradients of the parameters, added sequence by sequence, and dx <- dY W' unless NULL. dy is
  * padded with zeros. */
@@ -164,6 +196,11 @@ wm_status_t wm_gate_pass_forward(wm_training_t *t, const wm_layer_pass_t *layer,
 wm_status_t wm_gate_pass_backward(wm_training_t *t, const wm_layer_pass_t *layer,
                                   const wm_pass_t *pass, const wm_saved_t *saved, bool need_dx,
                                   wm_error_t *err);
+/* wm_weight_gradient_add, counted as `kernel`; in, out: of the dense layer. */
+wm_status_t wm_training_weight_gradient(const wm_training_t *t, wm_kernel_t kernel,
+                                        wm_weight_gradient_t *gradient, int64_t in, int64_t out,
+                                        const float *x, const float *dy, int64_t rows, float *sum,
+                                        wm_error_t *err);
 /* y[i, :] <- g x[i, :] or, with `rest`, (1 - g) x[i, :]. */
 void wm_gate_scale(const float *gate, bool rest, const float *x, int64_t rows, int64_t d, float *y);
 

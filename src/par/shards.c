@@ -18,7 +18,8 @@ struct wm_shards {
   int *counts;           /* [pieces, ranks] */
   MPI_Request *requests; /* [pieces]; those that run come first */
   int n_requests;
-  float *buffer; /* [largest piece] on leaders, where there are several nodes */
+  double seconds; /* in messages, since the last wait */
+  float *buffer;  /* [largest piece] on leaders, where there are several nodes */
   int *node_counts, *node_offsets;
 };
 
@@ -142,19 +143,24 @@ const wm_shards_piece_t *wm_shards_piece(const wm_shards_t *s, int64_t index) {
 void wm_shards_reduce(wm_shards_t *s, int64_t segment, const float *array, float *shard) {
   if (s->comm->size == 1)
     return;
+  const double start = wm_seconds();
   for (int64_t i = 0; i < s->n_pieces; i++) {
     const wm_shards_piece_t *p = &s->pieces[i];
     if (p->segment == segment)
       MPI_Ireduce_scatter(array + p->first, shard + p->own_place, s->counts + i * s->comm->size,
                           MPI_FLOAT, MPI_SUM, s->ordered, &s->requests[s->n_requests++]);
   }
+  s->seconds += wm_seconds() - start;
   wm_shards_poke(s);
 }
 
 void wm_shards_poke(wm_shards_t *s) {
   int done;
-  if (s->n_requests > 0)
-    MPI_Testall(s->n_requests, s->requests, &done, MPI_STATUSES_IGNORE);
+  const double start = wm_seconds();
+  if (s->n_requests == 0)
+    return;
+  MPI_Testall(s->n_requests, s->requests, &done, MPI_STATUSES_IGNORE);
+  s->seconds += wm_seconds() - start;
 }
 
 double wm_shards_wait(wm_shards_t *s) {
@@ -164,7 +170,9 @@ double wm_shards_wait(wm_shards_t *s) {
     wm_pulse();
   }
   s->n_requests = 0;
-  return wm_seconds() - start;
+  const double seconds = s->seconds + wm_seconds() - start;
+  s->seconds = 0;
+  return seconds;
 }
 
 /* Where the parts of each node lie in a piece. */

@@ -28,7 +28,8 @@ struct wm_trainer {
   /* of a pass */
   int64_t *starts, *numbers;
   int32_t *targets;
-  double *sums; /* [2 sequences + 1] losses and gates of the step's sequences, squared norm */
+  double
+      *sums; /* [2 sequences + 2] losses and gates of the step's sequences, squared norm, waits */
 };
 
 static wm_status_t list_trained(wm_trainer_t *t, wm_error_t *err) {
@@ -55,7 +56,7 @@ static wm_status_t reserve_pass(wm_trainer_t *t, wm_error_t *err) {
   t->numbers = memory;
   WM_TRY(wm_alloc(&memory, o->pass_sequences * o->length, sizeof *t->targets, "targets", err));
   t->targets = memory;
-  WM_TRY(wm_alloc(&memory, 2 * o->sequences + 1, sizeof *t->sums, "losses of sequences", err));
+  WM_TRY(wm_alloc(&memory, 2 * o->sequences + 2, sizeof *t->sums, "losses of sequences", err));
   t->sums = memory;
   for (int64_t i = 0; i <= o->pass_sequences; i++)
     t->starts[i] = i * o->length;
@@ -185,7 +186,7 @@ static wm_status_t run_pass(wm_trainer_t *t, const wm_trainer_step_t *step, int6
 static wm_status_t gradients(wm_trainer_t *t, const wm_trainer_step_t *step, wm_error_t *err) {
   const int64_t each = t->options.pass_sequences, n = t->n_sequences;
   wm_status_t status = WM_OK;
-  memset(t->sums, 0, (size_t)(2 * t->options.sequences + 1) * sizeof *t->sums);
+  memset(t->sums, 0, (size_t)(2 * t->options.sequences + 2) * sizeof *t->sums);
   wm_training_zero(t->training);
   t->segment = 0;
   for (int64_t i = 0; i < n && status == WM_OK; i += each) {
@@ -194,7 +195,9 @@ static wm_status_t gradients(wm_trainer_t *t, const wm_trainer_step_t *step, wm_
   }
   while (t->segment < wm_training_segments(t->training))
     reduce_segment(t, t->segment, NULL, 0, err);
+  const double start = wm_profile_start(wm_training_profile(t->training));
   t->exposed = wm_shards_wait(t->shards);
+  wm_profile_stop(wm_training_profile(t->training), WM_KERNEL_REDUCE, start, 0, 0);
   return wm_agree(t->comm->world, status, err);
 }
 
@@ -243,13 +246,17 @@ static void update_values(void *context, float *value, int64_t at, int64_t count
                 count, value, t->first + place, t->second + place);
 }
 
+/* Gradient, parameter and moments are read, all but the gradient written. */
 static void update_own(wm_trainer_t *t, const wm_trainer_step_t *step, double factor) {
+  wm_profile_t *profile = wm_training_profile(t->training);
+  const double start = wm_profile_start(profile);
   for (int64_t i = 0; i < wm_shards_pieces(t->shards); i++) {
     const wm_shards_piece_t *p = wm_shards_piece(t->shards, i);
     update_t u = {t, step, factor, p->own_place - p->own_first};
     visit_values(t, p->own_first, p->own_count, update_values, &u);
     wm_pulse();
   }
+  wm_profile_stop(profile, WM_KERNEL_ADAMW, start, 0, 28.0 * (double)wm_shards_own(t->shards));
 }
 
 typedef struct {
@@ -283,15 +290,35 @@ static void unpack(void *context, int64_t first, int64_t count, const float *in)
 static void summarise(wm_trainer_t *t, wm_trainer_result_t *out) {
   const wm_trainer_options_t *o = &t->options;
   const int64_t n = o->sequences;
+  wm_profile_t *profile = wm_training_profile(t->training);
+  const double start = wm_profile_start(profile);
   t->sums[2 * n] = wm_sum_squares(t->own, wm_shards_own(t->shards));
-  wm_sum_f64(t->comm->world, t->sums, 2 * n + 1); /* each sequence is one rank's */
-  *out = (wm_trainer_result_t){.norm = sqrt(t->sums[2 * n]), .exposed = t->exposed};
+  wm_profile_stop(profile, WM_KERNEL_SQUARES, start, 0, 4.0 * (double)wm_shards_own(t->shards));
+  t->sums[2 * n + 1] = t->exposed / t->comm->size;
+  const double sent = wm_profile_start(profile);
+  wm_sum_f64(t->comm->world, t->sums, 2 * n + 2); /* each sequence is one rank's */
+  wm_profile_stop(profile, WM_KERNEL_REDUCE, sent, 0, 0);
+  *out = (wm_trainer_result_t){.norm = sqrt(t->sums[2 * n]), .exposed = t->sums[2 * n + 1]};
   for (int64_t s = 0; s < n; s++) {
     out->loss += t->sums[s];
     out->gate += t->sums[n + s];
   }
   out->loss /= (double)(n * (o->length - 1));
   out->gate /= (double)(n * o->length);
+}
+
+/* Collective. All ranks see all changes; returns the seconds that it took. */
+static double exchange(wm_trainer_t *t) {
+  wm_profile_t *profile = wm_training_profile(t->training);
+  const wm_shards_copy_t copy = {pack, unpack, t};
+  const double start = wm_seconds();
+  wm_training_sync(t->training);
+  if (t->comm->node_count > 1) {
+    wm_shards_gather(t->shards, &copy);
+    wm_training_sync(t->training);
+  }
+  wm_profile_stop(profile, WM_KERNEL_REDUCE, start, 0, 0);
+  return wm_seconds() - start;
 }
 
 wm_status_t wm_trainer_step(wm_trainer_t *t, const wm_trainer_step_t *step,
@@ -304,10 +331,7 @@ wm_status_t wm_trainer_step(wm_trainer_t *t, const wm_trainer_step_t *step,
     return wm_fail(err, WM_NUMERICAL, "the %s is not finite",
                    isfinite(out->loss) ? "gradient's norm" : "loss");
   update_own(t, step, wm_clip_factor(out->norm, t->options.clip));
-  wm_training_sync(t->training);
-  const wm_shards_copy_t copy = {pack, unpack, t};
-  wm_shards_gather(t->shards, &copy);
-  wm_training_sync(t->training);
+  out->exposed += exchange(t);
 cleanup:
   return status;
 }

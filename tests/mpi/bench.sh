@@ -36,13 +36,13 @@ values() { # FILE DATASET
 
 common='/forward/rates /forward/kernels /forward/document_kernels /fit /sweep/times /sweep/kernels
 /scaling /memory /machine/products /machine/memory /routing/layers /routing/last /routing/losses
-/routing/full_kernels /routing/kernels'
+/routing/full_kernels /routing/kernels /training/rates /training/kernels'
 several='/machine/allreduce /machine/latency'
 
 for ranks in 1 2; do
   for family in gpt2 neox; do
     parts=all
-    [ "$family" = gpt2 ] || parts='forward, documents fit,sweep routing scaling'
+    [ "$family" = gpt2 ] || parts='forward, documents fit,sweep routing scaling training'
     out=$work/$family.$ranks
     bench "$ranks" "$work/$family.json" "$out" bench.parts="\"$parts\"" || { cat "$out.log" >&2; fail "$family on $ranks ranks"; }
     grep -q 'peak memory [0-9.]* GiB on the node' "$out.log" || fail "memory is not told"
@@ -59,6 +59,30 @@ for ranks in 1 2; do
   values "$work/gpt2.$ranks/bench.h5" /forward/kernels | awk 'NR % 5 == 2 { share[++n] = $1 } END {
     for (i = 1; i < n; i++) sum += share[i]
     exit !(n >= 10 && share[n] == 100 && sum > 99.9 && sum < 100.1) }' || fail "shares of the kernels"
+done
+# A training step: eight windows whatever the ranks, three times a forward pass's operations, all of them
+# counted in its kernels; one rank alone is told beside two, with the same operations.
+for ranks in 1 2; do
+  file=$work/gpt2.$ranks/bench.h5
+  values "$file" /training/rates | awk -v ranks="$ranks" '
+    function near(a, b, what) { if ((a - b) ^ 2 > 1e-9 * b ^ 2) { print what, a, b; bad = 1 } }
+    { v[(NR - 1) % 9 + 1] = $1 }
+    NR == 3 { best = $1 }
+    NR % 9 == 0 {
+      near(v[1], 512, "tokens"); near(v[4], 512 / v[2], "tokens/s")
+      near(v[5] * 1e9 * v[2], 3 * 8 * (3 * 64 * (2 * 12 * 96 * 96 + 4 * 96 * 32.5) + 63 * 2 * 96 * 1003), "operations")
+      if (v[2] <= 0 || v[7] < 0 || v[7] > 100 || v[8] <= 0 || v[9] <= 0) bad = 1
+      rows++
+    }
+    END { exit bad || rows != ranks || (ranks == 1 && v[8] != 1) }' || fail "rates of training on $ranks ranks"
+  step=$(values "$file" /training/rates | awk 'NR == 2 { s = $1 } NR == 5 { printf "%.17g", s * $1 }')
+  values "$file" /training/kernels | awk -v step="$step" '
+    NR % 5 == 1 { seconds = $1; n++ }
+    NR % 5 == 2 { share[n] = $1 }
+    NR % 5 == 3 { flops[n] = $1 ~ /nan/ ? 0 : $1 * seconds }
+    END { for (i = 1; i < n; i++) { sum += share[i]; all += flops[i] }
+      exit !(n > 25 && sum > 99.9 && sum < 100.1 && (all / step - 1) ^ 2 < 1e-6 && (flops[n] / step - 1) ^ 2 < 1e-4) }' ||
+    fail "kernels of training on $ranks ranks"
 done
 # Batches of 1 and 4 windows; random and gate at 25, 50, 75 %, then all linear. A gate's threshold makes
 # its fraction exact; operations saved are a matter of sizes alone: of the layers without head, with the

@@ -5,6 +5,7 @@
 #include "wanamaker/base/rng.h"
 #include "wanamaker/linalg/cpu.h"
 #include "wanamaker/linalg/gemm.h"
+#include "wanamaker/linalg/gemm_backend.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -185,6 +186,8 @@ static void compare_typed(int64_t rows, int64_t in, int64_t out, wm_weight_layou
   apply(t.layer, x, rows, y);
   if (compute != WM_COMPUTE_F32)
     wm_round_to_bf16(x, rows * in, x);
+  if (compute != WM_COMPUTE_F32)
+    wm_round_to_bf16(t.weight, in * out, t.weight);
   wm_linear_apply_reference(x, rows, in, out, t.weight, layout, t.bias, WM_ACT_GELU, expected);
   bool plain = layout == WM_WEIGHT_IN_OUT;
   for (int64_t r = 0; r < rows; r++)
@@ -214,11 +217,14 @@ static void test_typed_products(void **state) {
       const int64_t *n = shapes[s];
       wm_weight_layout_t l = (wm_weight_layout_t)layout;
       compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_BF16_EMULATED);
+      compare_typed(n[0], n[1], n[2], l, WM_DTYPE_F32, WM_COMPUTE_BF16_EMULATED);
       compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_F32);
       compare_typed(n[0], n[1], n[2], l, WM_DTYPE_F16, WM_COMPUTE_F32);
       compare_typed(n[0], n[1], n[2], l, WM_DTYPE_F32, WM_COMPUTE_F32);
       if (machine_has_bf16())
-        compare_typed(n[0], n[1], n[2], l, WM_DTYPE_BF16, WM_COMPUTE_BF16);
+        for (int stored = 0; stored < 2; stored++)
+          compare_typed(n[0], n[1], n[2], l, stored ? WM_DTYPE_BF16 : WM_DTYPE_F32,
+                        WM_COMPUTE_BF16);
     }
   if (!machine_has_bf16())
     print_message("not tested on this machine: products by bf16 instructions\n");
@@ -603,8 +609,79 @@ static void test_weight_gradient(void **state) {
   omp_set_num_threads(1);
 }
 
+/* The primitive that adds A' B, in float32 on any machine: in bfloat16 it is the same but for the
+ * operands' type. */
+static void test_outer_products(void **state) {
+  (void)state;
+  const int64_t shapes[][3] = {{1, 1, 1}, {5, 3, 2}, {48, 64, 33}, {37, 300, 129}};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+    const int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2];
+    float *a = random_array(k * m, 41), *b = random_array(k * n, 42), *c = random_array(m * n, 43);
+    float *expected = random_array(m * n, 43);
+    wm_error_t err = {0};
+    wm_gemm_outer_t *outer;
+    assert_int_equal(wm_gemm_outer_create(&outer, m, n, k, WM_DTYPE_F32, &err), WM_OK);
+    assert_int_equal(wm_gemm_outer_run(outer, a, b, c, &err), WM_OK);
+    assert_int_equal(wm_gemm_outer_run(outer, a, b, c, &err), WM_OK);
+    for (int i = 0; i < 2; i++)
+      wm_linear_weight_gradient_reference(m, n, WM_WEIGHT_IN_OUT, a, b, k, expected);
+    for (int64_t i = 0; i < m * n; i++)
+      assert_true(fabs((double)c[i] - (double)expected[i]) <=
+                  20 * (double)(2 * k + 8) * FLT_EPSILON);
+    wm_gemm_outer_free(outer);
+    free(a), free(b), free(c), free(expected);
+  }
+}
+
+/* Against float64 sums of rounded operands, for different numbers of rows of one object; and far
+ * from what operands give that are not rounded. */
+static void check_typed_gradient(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t most,
+                                 wm_compute_t compute) {
+  wm_gemm_scratch_t scratch = {0};
+  wm_weight_gradient_t *gradient;
+  wm_error_t err = {0};
+  double apart = 0;
+  assert_int_equal(
+      wm_weight_gradient_create(&gradient, in, out, layout, most, compute, &scratch, &err), WM_OK);
+  for (int64_t rows = most; rows > 0; rows /= 3) {
+    float *x = random_array(rows * in, 31), *dy = random_array(rows * out, 32);
+    float *fast = random_array(in * out, 33), *again = random_array(in * out, 33);
+    float *slow = random_array(in * out, 33), *plain = random_array(in * out, 33);
+    assert_int_equal(wm_weight_gradient_add(gradient, x, dy, rows, fast, &err), WM_OK);
+    assert_int_equal(wm_weight_gradient_add(gradient, x, dy, rows, again, &err), WM_OK);
+    assert_memory_equal(fast, again, (size_t)(in * out) * sizeof *fast);
+    wm_linear_weight_gradient_reference(in, out, layout, x, dy, rows, plain);
+    wm_round_to_bf16(x, rows * in, x);
+    wm_round_to_bf16(dy, rows * out, dy);
+    wm_linear_weight_gradient_reference(in, out, layout, x, dy, rows, slow);
+    const double bound = 20 * (double)(rows + 8) * FLT_EPSILON;
+    for (int64_t i = 0; i < in * out; i++) {
+      assert_true(fabs((double)fast[i] - (double)slow[i]) <= bound);
+      apart = fmax(apart, fabs((double)plain[i] - (double)slow[i]) / bound);
+    }
+    free(x), free(dy), free(fast), free(again), free(slow), free(plain);
+  }
+  assert_true(apart > 10);
+  wm_weight_gradient_free(gradient);
+  wm_gemm_scratch_destroy(&scratch);
+}
+
+static void test_typed_gradients(void **state) {
+  (void)state;
+  const int64_t shapes[][3] = {{5, 3, 2}, {48, 64, 33}, {37, 300, 129}};
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+    for (int layout = 0; layout < 2; layout++) {
+      const int64_t *n = shapes[s];
+      check_typed_gradient(n[0], n[1], (wm_weight_layout_t)layout, n[2], WM_COMPUTE_BF16_EMULATED);
+      if (machine_has_bf16())
+        check_typed_gradient(n[0], n[1], (wm_weight_layout_t)layout, n[2], WM_COMPUTE_BF16);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_outer_products),
+      cmocka_unit_test(test_typed_gradients),
       cmocka_unit_test(test_sgemm_serial_starts_no_threads),
       cmocka_unit_test(test_linear_against_reference),
       cmocka_unit_test(test_fitted_against_reference),

@@ -447,9 +447,56 @@ static void bad_rates_are_refused(void **state) {
   remove_model_directory(dir);
 }
 
+/* Operations of both passes by kernel, whatever the tiles: of a product whose weights and input
+ * have gradients two more such products, of attention twice its own. */
+static void kernels_are_counted(void **state) {
+  static const wm_kernel_t products[][3] = {
+      {WM_KERNEL_QKV, WM_KERNEL_QKV_INPUT, WM_KERNEL_QKV_WEIGHT},
+      {WM_KERNEL_PROJECT, WM_KERNEL_PROJECT_INPUT, WM_KERNEL_PROJECT_WEIGHT},
+      {WM_KERNEL_UP, WM_KERNEL_UP_INPUT, WM_KERNEL_UP_WEIGHT},
+      {WM_KERNEL_DOWN, WM_KERNEL_DOWN_INPUT, WM_KERNEL_DOWN_WEIGHT},
+      {WM_KERNEL_HEAD, WM_KERNEL_HEAD_INPUT, WM_KERNEL_HEAD_WEIGHT}};
+  for (int i = 0; i < N_SPECS; i++) {
+    training_spec_t spec = specs[i];
+    spec.paths = "fff";
+    trainee_t t = make(*state, &spec, with_dropout);
+    test_batch_t b = make_batch(N_SEQUENCES, lengths, 0, spec.v);
+    const wm_arch_t *a = wm_model_arch(t.model);
+    const double layers = 3, rows = 169;
+    double nll[N_SEQUENCES], targets = 0, attention = 0;
+    wm_profile_t p = {0};
+    const wm_counter_t *k = p.kernels;
+    for (int64_t j = 0; j < 169; j++)
+      targets += b.targets[j] >= 0;
+    for (int s = 0; s < N_SEQUENCES; s++)
+      for (int64_t j = 1; j <= lengths[s]; j++)
+        attention += layers * wm_arch_flops_attention(a, (double)j);
+    assert_ptr_equal(wm_training_profile(t.training), NULL);
+    accumulate(t.training, &b, nll, NULL);
+    wm_model_set_profile(t.model, &p);
+    accumulate(t.training, &b, nll, NULL);
+    wm_model_set_profile(t.model, NULL);
+    for (int j = 0; j < 5; j++)
+      for (int l = 1; l < 3; l++)
+        assert_true(k[products[j][l]].flops == k[products[j][0]].flops);
+    assert_true(k[WM_KERNEL_UP].flops + k[WM_KERNEL_DOWN].flops ==
+                layers * rows * wm_arch_flops_mlp(a));
+    assert_true(k[WM_KERNEL_QKV].flops + k[WM_KERNEL_PROJECT].flops ==
+                layers * rows * (wm_arch_flops_layer(a) - wm_arch_flops_mlp(a)));
+    assert_true(k[WM_KERNEL_HEAD].flops == targets * wm_arch_flops_head(a));
+    assert_true(fabs(k[WM_KERNEL_ATTENTION].flops - attention) <= 1e-12 * attention);
+    assert_true(k[WM_KERNEL_ATTENTION_BACKWARD].flops == 2 * k[WM_KERNEL_ATTENTION].flops);
+    assert_int_equal(k[WM_KERNEL_DROPOUT].calls, 2 * (2 * 3 + 1));
+    assert_int_equal(k[WM_KERNEL_ROTARY_BACKWARD].calls, spec.family == WM_FAMILY_GPT2 ? 0 : 3);
+    free_batch(&b);
+    free_trainee(&t);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(losses_are_the_models),
+      cmocka_unit_test(kernels_are_counted),
       cmocka_unit_test(checkpointing_changes_no_bit),
       cmocka_unit_test(keeping_logits_changes_no_bit),
       cmocka_unit_test(equal_threads_give_equal_bits),

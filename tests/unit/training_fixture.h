@@ -78,6 +78,7 @@ typedef struct {
   wm_layer_path_t *paths;
   float *surrogates;
   wm_training_t *training;
+  wm_compute_t compute;
 } trainee_t;
 
 static inline wm_layer_path_t *make_paths(const training_spec_t *s, float **memory) {
@@ -107,7 +108,7 @@ static inline void open_gates(wm_training_t *training) {
 static inline trainee_t make_trainee(const wm_comm_t *comm, const training_spec_t *spec,
                                      wm_training_options_t options, int64_t tile_rows,
                                      int64_t tile_vocab) {
-  trainee_t t = {.spec = *spec, .dir = model_directory()};
+  trainee_t t = {.spec = *spec, .dir = model_directory(), .compute = options.compute};
   wm_error_t err = {0};
   const wm_model_options_t kind = {
       .tile_rows = tile_rows, .tile_vocab = tile_vocab, .writable = true};

@@ -1,4 +1,5 @@
-/* Where the time goes: counters of the kernels of a forward pass, a fit and a sweep.
+/* Where the time goes: counters of the kernels of a forward pass, a fit, a sweep and a training
+ * step.
  *
  * A profile hangs on the model that the work goes through (model.h, wm_model_set_profile); without
  * one nothing is measured. Kernels are timed a call at a time, on the thread that starts them, and
@@ -33,6 +34,33 @@ typedef enum {
   WM_KERNEL_SOLVE,
   WM_KERNEL_REDUCE, /* messages between ranks, waiting included */
   WM_KERNEL_IO,
+  /* Training. A dense layer has three products: the forward pass's above, and the gradients with
+   * respect to its input and to its weights. Its activation is counted apart. */
+  WM_KERNEL_QKV_INPUT,
+  WM_KERNEL_QKV_WEIGHT,
+  WM_KERNEL_PROJECT_INPUT,
+  WM_KERNEL_PROJECT_WEIGHT,
+  WM_KERNEL_UP_INPUT,
+  WM_KERNEL_UP_WEIGHT,
+  WM_KERNEL_DOWN_INPUT,
+  WM_KERNEL_DOWN_WEIGHT,
+  WM_KERNEL_SURROGATE_INPUT,
+  WM_KERNEL_SURROGATE_WEIGHT,
+  WM_KERNEL_HEAD_INPUT,
+  WM_KERNEL_HEAD_WEIGHT,
+  WM_KERNEL_BIAS, /* gradients of biases */
+  WM_KERNEL_ACTIVATION,
+  WM_KERNEL_ACTIVATION_BACKWARD,
+  WM_KERNEL_ATTENTION_BACKWARD,
+  WM_KERNEL_ROTARY_BACKWARD,
+  WM_KERNEL_NORM_BACKWARD,
+  WM_KERNEL_SOFTMAX_BACKWARD, /* of the losses */
+  WM_KERNEL_EMBED_BACKWARD,
+  WM_KERNEL_GATE, /* that trains: forward and backward */
+  WM_KERNEL_DROPOUT,
+  WM_KERNEL_COPY,    /* what the backward pass needs later; zeros */
+  WM_KERNEL_SQUARES, /* norm of the gradient */
+  WM_KERNEL_ADAMW,
   WM_KERNELS
 } wm_kernel_t;
 

@@ -108,9 +108,10 @@ typedef struct wm_linear wm_linear_t;
 wm_status_t wm_linear_create(wm_linear_t **out, int64_t in, int64_t out_width, const float *weight,
                              wm_weight_layout_t layout, const float *bias, wm_activation_t act,
                              int64_t tile_rows, wm_error_t *err);
-/* The same for weights of any type and products of any type. Bfloat16 products take BF16 weights;
- * float32 products take F32 weights as they are, others converted, a matrix at a time, whenever the
- * layer is applied. `scratch` (borrowed; it must outlive the object) grows to what the layer needs;
+/* The same for weights of any type and products of any type. Bfloat16 products take BF16 weights
+ * as they are, and F32 ones (which may change between calls) rounded; float32 products take F32
+ * weights as they are, others converted: a matrix at a time, whenever the layer is applied.
+ * `scratch` (borrowed; it must outlive the object) grows to what the layer needs;
  * layers that share one are applied one at a time. */
 wm_status_t wm_linear_create_typed(wm_linear_t **out, int64_t in, int64_t out_width,
                                    const wm_weight_t *weight, const float *bias,
@@ -145,6 +146,20 @@ double wm_activation_reference(wm_activation_t act, double x);
 wm_status_t wm_linear_weight_gradient(int64_t in, int64_t out, wm_weight_layout_t layout,
                                       const float *x, const float *dy, int64_t rows,
                                       float *gradient, wm_error_t *err);
+
+/* The same with products of any type, X and dY being rounded for those in bfloat16, and float32
+ * sums. An object is for one layer and at most max_rows rows at once; `scratch` as above (NULL is
+ * allowed for float32). What its calls return is as deterministic, for the same sequence of calls.
+ */
+typedef struct wm_weight_gradient wm_weight_gradient_t;
+wm_status_t wm_weight_gradient_create(wm_weight_gradient_t **out, int64_t in, int64_t out_width,
+                                      wm_weight_layout_t layout, int64_t max_rows,
+                                      wm_compute_t compute, wm_gemm_scratch_t *scratch,
+                                      wm_error_t *err);
+/* NULL is allowed. */
+void wm_weight_gradient_free(wm_weight_gradient_t *gradient);
+wm_status_t wm_weight_gradient_add(wm_weight_gradient_t *gradient, const float *x, const float *dy,
+                                   int64_t rows, float *out, wm_error_t *err);
 
 /* The same by plain loops in float64; for tests. */
 void wm_linear_weight_gradient_reference(int64_t in, int64_t out, wm_weight_layout_t layout,

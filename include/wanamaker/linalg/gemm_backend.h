@@ -34,4 +34,14 @@ wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *we
 wm_status_t wm_gemm_add_outer(int64_t m, int64_t n, int64_t k, const float *a, const float *b,
                               float *c, wm_error_t *err);
 
+/* The same of one shape, for A and B of the type `operands`: F32, or BF16, which may be lacking as
+ * above. C is float32. */
+typedef struct wm_gemm_outer wm_gemm_outer_t;
+wm_status_t wm_gemm_outer_create(wm_gemm_outer_t **out, int64_t m, int64_t n, int64_t k,
+                                 wm_dtype_t operands, wm_error_t *err);
+/* NULL is allowed. */
+void wm_gemm_outer_free(wm_gemm_outer_t *outer);
+wm_status_t wm_gemm_outer_run(wm_gemm_outer_t *outer, const void *a, const void *b, float *c,
+                              wm_error_t *err);
+
 #endif

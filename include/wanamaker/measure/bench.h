@@ -1,6 +1,6 @@
 /* What the machine and the program can do: rates of products, memory and messages; of a forward
- * pass, a fit and a sweep of a model with random weights; of linearised and routed models; scaling;
- * memory.
+ * pass, a fit, a sweep and a training step of a model with random weights; of linearised and routed
+ * models; scaling; memory.
  *
  * Every rank works on text of its own, random ids of the same shape, so that rates add up. A
  * measurement is repeated; its time is that of the slowest rank; ratios are those of the best
@@ -28,7 +28,8 @@ enum {
   WM_BENCH_SWEEP = 1 << 4,
   WM_BENCH_SCALING = 1 << 5,
   WM_BENCH_ROUTING = 1 << 6,
-  WM_BENCH_ALL = (1 << 7) - 1
+  WM_BENCH_TRAINING = 1 << 7,
+  WM_BENCH_ALL = (1 << 8) - 1
 };
 
 typedef struct {
@@ -49,6 +50,9 @@ typedef struct {
   int64_t n_batches;
   const double *fractions; /* [n_fractions] routed, in [0, 1] */
   int64_t n_fractions;
+  int64_t sequences;   /* of a training step, `window` tokens each, all ranks together */
+  int64_t pass_tokens; /* trainer.h */
+  bool recompute;      /* training.h, checkpointing */
   int64_t repeat;      /* most repetitions, >= 1 */
   bool processor_time; /* time is the processor's, of all threads by their number, so that what else
                         * runs counts little; of messages it is always the wall clock's */

@@ -1,7 +1,8 @@
 /* The training objective and its gradients in plain float64 loops, for tests: one statement of the
  * equations of training.h, a sequence at a time, without tiles, blocks or shared code with the fast
  * kernels. Dropout's multipliers are drawn by dropout.h; parameters are the training pass's own
- * values; nothing else is rounded. */
+ * values; nothing else is rounded but, where the pass's products are in bfloat16, their operands.
+ */
 #ifndef WANAMAKER_MODEL_REFERENCE_GRADIENTS_H
 #define WANAMAKER_MODEL_REFERENCE_GRADIENTS_H
 

@@ -22,8 +22,8 @@
  * Bits: the same for the same number of threads; contributions of sequences are added in their
  * order, one sequence at a time, so that it does not matter how sequences are cut into batches
  * (but for a tied embedding, to which the head's part and the lookups' are added in turn, batch by
- * batch). Without dropout losses are bit for bit those of model.h. With checkpointing they and
- * gradients are those without.
+ * batch). Without dropout losses of float32 products are bit for bit those of model.h. With
+ * checkpointing they and gradients are those without.
  */
 #ifndef WANAMAKER_MODEL_TRAINING_H
 #define WANAMAKER_MODEL_TRAINING_H
@@ -68,6 +68,10 @@ typedef struct {
                             * NULL: none */
   int64_t gate_hidden;     /* width of a gate's hidden layer, 32 in the study */
   bool study_gradients;    /* none through the MLP of a gated layer, as in the study's code */
+  wm_compute_t compute;    /* type of the products of dense layers, surrogates and head, in both
+                            * passes, with float32 master weights that are rounded when they are
+                            * multiplied; all else is float32: attention's products, gates, norms,
+                            * softmax, residual stream, gradients and their sums */
   bool checkpointing;      /* keep a layer's input alone and compute the rest anew */
   /* Dropout as GPT-2 has it: of the embeddings' sum, of attention's probabilities, of what
    * attention and MLP add to the residual stream (never of a surrogate); rates in [0, 1), those of
@@ -128,6 +132,9 @@ void wm_training_free(wm_training_t *training);
 /* Collective over the node. Changes of values that any rank made before it are seen by all ranks
  * after it. */
 void wm_training_sync(wm_training_t *training);
+
+/* That of the model (wm_model_set_profile): kernels of both passes are counted there. */
+wm_profile_t *wm_training_profile(const wm_training_t *training);
 
 /* Borrowed; sorted by segment. */
 const wm_parameter_t *wm_training_parameters(const wm_training_t *training, int64_t *count);

@@ -49,7 +49,8 @@ const wm_shards_piece_t *wm_shards_piece(const wm_shards_t *shards, int64_t inde
 void wm_shards_reduce(wm_shards_t *shards, int64_t segment, const float *array, float *shard);
 /* Not collective. Lets messages go on; to be called now and then between. */
 void wm_shards_poke(wm_shards_t *shards);
-/* Collective. Waits for all sums that were begun; returns the seconds that it took. */
+/* Collective. Waits for all sums that were begun; returns the seconds that this rank has spent in
+ * messages of theirs: beginning them, letting them go on and waiting. */
 double wm_shards_wait(wm_shards_t *shards);
 
 /* Copies between elements of the array, wherever they lie, and a buffer. Not collective. */

@@ -38,11 +38,11 @@ typedef struct {
 } wm_trainer_step_t;
 
 typedef struct {
-  double loss; /* mean NLL of the predicted tokens, nats */
-  double gate; /* mean of g; 0 without gated layers */
-  double norm; /* of the gradient, before clipping */
-  double
-      exposed; /* seconds of this rank that nothing was computed while messages were waited for */
+  double loss;    /* mean NLL of the predicted tokens, nats */
+  double gate;    /* mean of g; 0 without gated layers */
+  double norm;    /* of the gradient, before clipping */
+  double exposed; /* seconds in messages while nothing was computed: of the sums of gradients (mean
+                   * of the ranks), and of the exchange of what was changed (this rank's) */
 } wm_trainer_result_t;
 
 typedef struct wm_trainer wm_trainer_t;
