@@ -52,8 +52,12 @@ cleanup:
 }
 
 /* A model named twice would be counted twice. */
-static wm_status_t refuse_repeated(const wm_run_t *run, int64_t n, wm_error_t *err) {
-  for (int64_t i = 0; i < n; i++)
+static wm_status_t check_names(const wm_run_t *run, int64_t n, wm_error_t *err) {
+  for (int64_t i = 0; i < n; i++) {
+    if (input_dir(run, i)[0] == '\0')
+      return wm_fail(err, WM_USAGE, "%s is empty: it must name a directory",
+                     wm_config_count(run->config, "report.inputs") > 0 ? "a name in report.inputs"
+                                                                       : "output.dir");
     for (int64_t k = 0; k < i; k++) {
       struct stat a, b;
       if (stat(input_dir(run, i), &a) == 0 && stat(input_dir(run, k), &b) == 0 &&
@@ -61,6 +65,7 @@ static wm_status_t refuse_repeated(const wm_run_t *run, int64_t n, wm_error_t *e
         return wm_fail(err, WM_USAGE, "report.inputs names one directory twice: %s and %s",
                        input_dir(run, k), input_dir(run, i));
     }
+  }
   return WM_OK;
 }
 
@@ -69,7 +74,7 @@ static wm_status_t read_inputs(job_t *j, wm_error_t *err) {
   const int64_t n = input_count(j->run);
   int64_t shown = 0;
   wm_status_t status;
-  WM_TRY(refuse_repeated(j->run, n, err));
+  WM_TRY(check_names(j->run, n, err));
   WM_TRY(read_all(j, n, input_dir, err));
   for (int64_t i = 0; i < n; i++)
     shown += j->results[i].why == NULL;
@@ -141,22 +146,30 @@ static void explain(const job_t *j) {
 }
 
 /* On rank 0. */
-static wm_status_t make(const wm_run_t *run, wm_error_t *err) {
+static wm_status_t show(const job_t *j, wm_error_t *err) {
+  if (j->run->dry_run) {
+    explain(j);
+    return WM_OK;
+  }
+  wm_status_t status = wm_output_shown(j->run, wm_report_print(&j->report, j->run->out, err));
+  return status == WM_OK ? write(j, err) : status;
+}
+
+/* `take`: the output directory, which is left alone if there is nothing to report. */
+static wm_status_t make(const wm_run_t *run, bool take, wm_error_t *err) {
+  const bool first = run->comm->rank == 0;
   job_t j = {.run = run};
-  wm_status_t status = prepare(&j, err);
-  if (status == WM_OK && run->dry_run)
-    explain(&j);
-  else if (status == WM_OK)
-    status = wm_output_shown(run, wm_report_print(&j.report, run->out, err));
-  if (status == WM_OK && !run->dry_run)
-    status = write(&j, err);
+  wm_status_t status = wm_agree(run->comm->world, first ? prepare(&j, err) : WM_OK, err);
+  if (status == WM_OK && take)
+    status = wm_output_ready(run, err);
+  if (status == WM_OK)
+    status = wm_agree(run->comm->world, first ? show(&j, err) : WM_OK, err);
   destroy(&j);
   return status;
 }
 
 wm_status_t wm_stage_report(const wm_run_t *run, wm_error_t *err) {
-  wm_status_t status = run->comm->rank == 0 ? make(run, err) : WM_OK;
-  return wm_agree(run->comm->world, status, err);
+  return make(run, false, err);
 }
 
 /* --- two runs -----------------------------------------------------------------------------------
@@ -186,6 +199,5 @@ cleanup:
 wm_status_t wm_job_report(const wm_run_t *run, wm_error_t *err) {
   if (wm_config_count(run->config, "report.compare") > 0)
     return wm_agree(run->comm->world, run->comm->rank == 0 ? compare(run, err) : WM_OK, err);
-  wm_status_t status = wm_output_ready(run, err);
-  return status == WM_OK ? wm_stage_report(run, err) : status;
+  return make(run, true, err);
 }

@@ -71,8 +71,15 @@ static void put_quoted(FILE *f, const char *text) {
 
 /* --compare A B is report.compare=["A", "B"]; `n` arguments follow. */
 static wm_status_t read_compare(int n, char **arguments, command_t *c, wm_error_t *err) {
-  if (n < 2 || c->compare != NULL)
-    return wm_fail(err, WM_USAGE, "--compare takes two directories of results, and comes once");
+  if (c->compare != NULL)
+    return wm_fail(err, WM_USAGE, "--compare is there twice");
+  for (int i = 0; i < 2; i++)
+    if (i >= n || arguments[i][0] == '\0' || arguments[i][0] == '-')
+      return wm_fail(err, WM_USAGE, "--compare takes two directories of results; %s is %s",
+                     i == 0 ? "the first" : "the second",
+                     i >= n                   ? "missing"
+                     : arguments[i][0] == '-' ? arguments[i]
+                                              : "an empty name");
   size_t bytes;
   FILE *f = open_memstream(&c->compare, &bytes);
   if (f == NULL)

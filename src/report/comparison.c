@@ -64,9 +64,7 @@ static wm_status_t read_lines(const char *text, lines_t *out, wm_error_t *err) {
       const char *mark = strstr(value, ";"), *last = NULL;
       for (; mark != NULL && mark < end; mark = strstr(mark + 1, ";"))
         last = mark; /* strings may hold one */
-      if (last != NULL && strstr(last, "# default") == NULL)
-        end = last;
-      else if (last != NULL)
+      if (last != NULL)
         end = last;
       status = add_line(out, prefix, key, name, value, (size_t)(end - value), err);
     }
@@ -111,25 +109,78 @@ static wm_status_t start_table(const char *what, const wm_results_t *a, const wm
   return wm_table_create(columns, 3, out, err);
 }
 
+/* The settings of one file on both sides; none if it is not on both. */
+typedef struct {
+  lines_t left, right;
+} settings_t;
+
+static bool same_text(const char *a, const char *b) {
+  return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* Has a file before number k this difference (`any`: a difference in this setting), too? */
+static bool is_listed(const settings_t *files, int k, const char *key, bool any) {
+  const char *a = value_of(&files[k].left, key), *b = value_of(&files[k].right, key);
+  for (int i = 0; i < k; i++) {
+    const char *x = value_of(&files[i].left, key), *y = value_of(&files[i].right, key);
+    if (!same_text(x, y) && (any || (same_text(a, x) && same_text(b, y))))
+      return true;
+  }
+  return false;
+}
+
+/* A setting of file k; with the file's name where another file has it with other values. */
+static void add_setting(wm_table_t *t, const settings_t *files, int k, const char *file,
+                        const char *key, int64_t *n) {
+  char what[256];
+  if (is_listed(files, k, key, false))
+    return;
+  snprintf(what, sizeof what, is_listed(files, k, key, true) ? "%s: %s" : "%.0s%s", file, key);
+  add_difference(t, what, value_of(&files[k].left, key), value_of(&files[k].right, key), n);
+}
+
+static wm_status_t read_settings(const wm_results_t *a, const wm_results_t *b, settings_t *files,
+                                 int64_t *both, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  *both = 0;
+  for (int k = 0; k < WM_FILE_KINDS && status == WM_OK; k++) {
+    const wm_result_file_t *left = &a->files[k], *right = &b->files[k];
+    if (left->state != WM_FILE_READ || right->state != WM_FILE_READ)
+      continue;
+    ++*both;
+    status = read_lines(wm_attribute(&left->attributes, "configuration"), &files[k].left, err);
+    if (status == WM_OK)
+      status = read_lines(wm_attribute(&right->attributes, "configuration"), &files[k].right, err);
+  }
+  return status;
+}
+
 static wm_status_t print_settings(const wm_results_t *a, const wm_results_t *b, FILE *out,
                                   wm_error_t *err) {
-  lines_t left = {0}, right = {0};
+  settings_t files[WM_FILE_KINDS] = {0};
   wm_table_t *t = NULL;
-  int64_t n = 0;
+  int64_t n = 0, both = 0;
   wm_status_t status;
-  WM_TRY(read_lines(wm_results_attribute(a, "configuration"), &left, err));
-  WM_TRY(read_lines(wm_results_attribute(b, "configuration"), &right, err));
+  WM_TRY(read_settings(a, b, files, &both, err));
   WM_TRY(start_table("setting", a, b, &t, err));
-  for (int64_t i = 0; i < left.n; i++)
-    add_difference(t, left.all[i].key, left.all[i].value, value_of(&right, left.all[i].key), &n);
-  for (int64_t i = 0; i < right.n; i++)
-    if (value_of(&left, right.all[i].key) == NULL)
-      add_difference(t, right.all[i].key, NULL, right.all[i].value, &n);
+  for (int k = 0; k < WM_FILE_KINDS; k++) {
+    const settings_t *f = &files[k];
+    for (int64_t i = 0; i < f->left.n; i++)
+      add_setting(t, files, k, a->files[k].name, f->left.all[i].key, &n);
+    for (int64_t i = 0; i < f->right.n; i++)
+      if (value_of(&f->left, f->right.all[i].key) == NULL)
+        add_setting(t, files, k, a->files[k].name, f->right.all[i].key, &n);
+  }
   fprintf(out, "\nSettings\n");
-  status = print_or_say(t, n, "no setting differs", out, err);
+  status = print_or_say(t, n,
+                        both > 0 ? "no setting of the files on both sides differs"
+                                 : "no file is on both sides: no settings to compare",
+                        out, err);
 cleanup:
-  lines_destroy(&left);
-  lines_destroy(&right);
+  for (int k = 0; k < WM_FILE_KINDS; k++) {
+    lines_destroy(&files[k].left);
+    lines_destroy(&files[k].right);
+  }
   return status;
 }
 
@@ -149,8 +200,8 @@ static wm_status_t print_inputs(const wm_results_t *a, const wm_results_t *b, FI
     for (int i = 0; i < left->attributes.n && right->state == WM_FILE_READ; i++) {
       const char *name = left->attributes.all[i].name;
       char what[256];
-      if (strcmp(name, "configuration") == 0)
-        continue;
+      if (strcmp(name, "configuration") == 0 || strcmp(name, "attributes_checksum") == 0)
+        continue; /* the first has a table of its own, the second follows from the others */
       snprintf(what, sizeof what, "%s: %s", left->name, name);
       add_difference(t, what, left->attributes.all[i].value, wm_attribute(&right->attributes, name),
                      &n);
@@ -159,7 +210,8 @@ static wm_status_t print_inputs(const wm_results_t *a, const wm_results_t *b, FI
       const char *name = right->attributes.all[i].name;
       char what[256];
       snprintf(what, sizeof what, "%s: %s", left->name, name);
-      if (wm_attribute(&left->attributes, name)[0] == '\0')
+      if (wm_attribute(&left->attributes, name)[0] == '\0' &&
+          strcmp(name, "attributes_checksum") != 0)
         add_difference(t, what, NULL, right->attributes.all[i].value, &n);
     }
   }
@@ -176,13 +228,36 @@ static const wm_layer_result_t *layer_of(const wm_results_t *r, int64_t layer) {
   return NULL;
 }
 
-static void add_side(wm_table_t *t, const wm_results_t *r, const wm_layer_result_t *l) {
+static void add_cost(wm_table_t *t, const wm_frame_t *f, int64_t row) {
   char interval[64];
-  wm_interval_text(wm_frame_number(&r->variants, l->linear, "low"),
-                   wm_frame_number(&r->variants, l->linear, "high"), interval, sizeof interval);
-  wm_table_text(t, wm_verdict_name(l->verdict));
-  wm_table_float(t, wm_frame_number(&r->variants, l->linear, "delta_pct"));
+  wm_interval_text(wm_frame_number(f, row, "low"), wm_frame_number(f, row, "high"), interval,
+                   sizeof interval);
+  wm_table_float(t, wm_frame_number(f, row, "delta_pct"));
   wm_table_text(t, interval);
+}
+
+/* `l` may be NULL: the layer is not here. */
+static void add_side(wm_table_t *t, const wm_results_t *r, const wm_layer_result_t *l) {
+  wm_table_text(t, wm_verdict_name(l != NULL ? l->verdict : WM_UNMEASURED));
+  add_cost(t, &r->variants, l != NULL ? l->linear : -1);
+}
+
+/* A layer of one side or both. */
+static void add_layer(wm_table_t *t, const wm_results_t *a, const wm_results_t *b, int64_t layer) {
+  const wm_layer_result_t *left = layer_of(a, layer), *right = layer_of(b, layer);
+  const int64_t i = left != NULL ? left->linear : -1, j = right != NULL ? right->linear : -1;
+  const bool apart =
+      wm_frame_number(&a->variants, i, "high") < wm_frame_number(&b->variants, j, "low") ||
+      wm_frame_number(&b->variants, j, "high") < wm_frame_number(&a->variants, i, "low");
+  wm_table_int(t, layer);
+  add_side(t, a, left);
+  add_side(t, b, right);
+  wm_table_float(t, wm_frame_number(&b->variants, j, "delta_pct") -
+                        wm_frame_number(&a->variants, i, "delta_pct"));
+  wm_table_text(t, i < 0 || j < 0                    ? "in one only"
+                   : apart                           ? "apart"
+                   : left->verdict != right->verdict ? "verdict differs"
+                                                     : "");
 }
 
 static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FILE *out,
@@ -201,26 +276,15 @@ static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FI
   wm_status_t status = wm_table_create(columns, sizeof columns / sizeof columns[0], &t, err);
   if (status != WM_OK)
     return status;
-  for (int64_t i = 0; i < a->n_layers; i++) {
-    const wm_layer_result_t *left = &a->layer_results[i], *right = layer_of(b, left->layer);
-    if (right == NULL)
-      continue;
-    n++;
-    double low_a = wm_frame_number(&a->variants, left->linear, "low");
-    double high_a = wm_frame_number(&a->variants, left->linear, "high");
-    double low_b = wm_frame_number(&b->variants, right->linear, "low");
-    double high_b = wm_frame_number(&b->variants, right->linear, "high");
-    wm_table_int(t, left->layer);
-    add_side(t, a, left);
-    add_side(t, b, right);
-    wm_table_float(t, wm_frame_number(&b->variants, right->linear, "delta_pct") -
-                          wm_frame_number(&a->variants, left->linear, "delta_pct"));
-    wm_table_text(t, high_a < low_b || high_b < low_a  ? "apart"
-                     : left->verdict != right->verdict ? "verdict differs"
-                                                       : "");
+  for (int64_t i = 0, j = 0; i < a->n_layers || j < b->n_layers; n++) { /* both ascend */
+    const int64_t left = i < a->n_layers ? a->layer_results[i].layer : INT64_MAX;
+    const int64_t right = j < b->n_layers ? b->layer_results[j].layer : INT64_MAX;
+    add_layer(t, a, b, left < right ? left : right);
+    i += left <= right;
+    j += right <= left;
   }
   fprintf(out, "\nResults\n");
-  return print_or_say(t, n, "no layer is in both", out, err);
+  return print_or_say(t, n, "neither has layers", out, err);
 }
 
 /* The row that changes the same layers in the same way; -1: there is none. */
@@ -239,20 +303,30 @@ static int64_t same_variant(const wm_results_t *a, int64_t row, const wm_results
   return -1;
 }
 
-static void add_cost(wm_table_t *t, const wm_frame_t *f, int64_t row) {
-  char interval[64];
-  wm_interval_text(wm_frame_number(f, row, "low"), wm_frame_number(f, row, "high"), interval,
-                   sizeof interval);
-  wm_table_float(t, wm_frame_number(f, row, "delta_pct"));
-  wm_table_text(t, interval);
-}
-
 static void add_distance(wm_table_t *t, const wm_frame_t *a, int64_t i, const wm_frame_t *b,
                          int64_t j) {
   bool apart = wm_frame_number(a, i, "high") < wm_frame_number(b, j, "low") ||
                wm_frame_number(b, j, "high") < wm_frame_number(a, i, "low");
   wm_table_float(t, wm_frame_number(b, j, "delta_pct") - wm_frame_number(a, i, "delta_pct"));
-  wm_table_text(t, apart ? "apart" : "");
+  wm_table_text(t, i < 0 || j < 0 ? "in one only" : apart ? "apart" : "");
+}
+
+/* Row i of a's variants and row j of b's, which are the same one; -1: not there. */
+static void add_variant(wm_table_t *t, const wm_results_t *a, int64_t i, const wm_results_t *b,
+                        int64_t j) {
+  const wm_frame_t *f = i >= 0 ? &a->variants : &b->variants;
+  const int64_t row = i >= 0 ? i : j;
+  const double threshold = wm_frame_number(f, row, "threshold");
+  const char *gate = wm_frame_text(f, row, "gate");
+  const bool gated = gate[0] != '\0' && strcmp(gate, "none") != 0;
+  char at[32] = "";
+  if (!isnan(threshold))
+    snprintf(at, sizeof at, " at %.4g", threshold);
+  wm_table_textf(t, "%s: %s%s%s%s", wm_frame_text(f, row, "layers"), wm_frame_text(f, row, "path"),
+                 gated ? " " : "", gated ? gate : "", at);
+  add_cost(t, &a->variants, i);
+  add_cost(t, &b->variants, j);
+  add_distance(t, &a->variants, i, &b->variants, j);
 }
 
 static wm_status_t start_costs(const wm_results_t *a, const wm_results_t *b, wm_table_t **out,
@@ -273,24 +347,18 @@ static wm_status_t print_variants(const wm_results_t *a, const wm_results_t *b, 
   wm_status_t status = start_costs(a, b, &t, err);
   if (status != WM_OK)
     return status;
-  for (int64_t v = 1; v < a->variants.n; v++) {
-    int64_t other = same_variant(a, v, b);
-    if (other < 0 || wm_variant_layer(&a->variants, v) >= 0)
-      continue;
-    n++;
-    double threshold = wm_frame_number(&a->variants, v, "threshold");
-    char at[32] = "";
-    if (!isnan(threshold))
-      snprintf(at, sizeof at, " at %.4g", threshold);
-    wm_table_textf(t, "%s: %s %s%s", wm_frame_text(&a->variants, v, "layers"),
-                   wm_frame_text(&a->variants, v, "path"), wm_frame_text(&a->variants, v, "gate"),
-                   at);
-    add_cost(t, &a->variants, v);
-    add_cost(t, &b->variants, other);
-    add_distance(t, &a->variants, v, &b->variants, other);
-  }
+  for (int64_t v = 1; v < a->variants.n; v++)
+    if (wm_variant_layer(&a->variants, v) < 0) {
+      add_variant(t, a, v, b, same_variant(a, v, b));
+      n++;
+    }
+  for (int64_t v = 1; v < b->variants.n; v++)
+    if (wm_variant_layer(&b->variants, v) < 0 && same_variant(b, v, a) < 0) {
+      add_variant(t, a, -1, b, v);
+      n++;
+    }
   fprintf(out, "\nGates and sets of layers\n");
-  return print_or_say(t, n, "no gate and no set of layers is in both", out, err);
+  return print_or_say(t, n, "neither has gates or sets of layers", out, err);
 }
 
 static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b, FILE *out,

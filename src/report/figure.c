@@ -6,11 +6,13 @@
 #include "wanamaker/base/timer.h"
 #include "wanamaker/io/files.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -93,6 +95,7 @@ static int spawn(const int fd[3], pid_t *child) {
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   for (int i = 0; i < 3; i++)
     posix_spawn_file_actions_adddup2(&actions, fd[i], i);
+  posix_spawn_file_actions_addclosefrom_np(&actions, 3); /* MPI's sockets, the page: not its own */
   int code =
       posix_spawnp(child, "gnuplot", &actions, &attributes, (char *const *)arguments, environ);
   posix_spawnattr_destroy(&attributes);
@@ -235,6 +238,30 @@ static void put_svg(const char *svg, const char *id, FILE *f) {
   }
 }
 
+/* Is it a whole drawing, without anything that a browser would run? Whatever was found as gnuplot
+ * has written it. */
+static bool is_drawing(const char *svg) {
+  static const char end[] = "</svg>";
+  size_t bytes = strlen(svg);
+  while (bytes > 0 && strchr(" \t\r\n", svg[bytes - 1]) != NULL)
+    bytes--;
+  if (strstr(svg, "<svg") == NULL || strstr(svg, "viewBox=") == NULL ||
+      strstr(svg, "<g id=") == NULL || bytes < sizeof end - 1 ||
+      strncmp(svg + bytes - (sizeof end - 1), end, sizeof end - 1) != 0)
+    return false;
+  bool in_tag = false;
+  for (const char *at = svg; *at != '\0'; at++) {
+    if (*at == '<' &&
+        (strncasecmp(at + 1, "script", 6) == 0 || strncasecmp(at + 1, "foreignObject", 13) == 0))
+      return false;
+    in_tag = *at == '<' || (in_tag && *at != '>');
+    if (in_tag && isspace((unsigned char)at[0]) && strncasecmp(at + 1, "on", 2) == 0 &&
+        at[1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '=')
+      return false;
+  }
+  return true;
+}
+
 wm_status_t wm_figure_adopt(const char *svg, const char *id, char **out, wm_error_t *err) {
   size_t bytes;
   *out = NULL;
@@ -283,8 +310,8 @@ wm_status_t wm_figure_end(wm_figure_t *figure, const char *directory, const char
     status = send(fd[0], figure->text, figure->bytes, err);
   if (status == WM_OK)
     status = run(fd, &raw, why, err);
-  if (status == WM_OK && raw != NULL && strstr(raw, "</svg>") == NULL) {
-    *why = wm_format("gnuplot drew nothing");
+  if (status == WM_OK && raw != NULL && !is_drawing(raw)) {
+    *why = wm_format("what gnuplot has written is no drawing");
     free(raw);
     raw = NULL;
   }

@@ -61,7 +61,8 @@ static wm_verdict_t judge(const wm_results_t *r, int64_t row) {
   double high = wm_frame_number(&r->variants, row, "high");
   if (row < 0)
     return WM_UNMEASURED;
-  if (r->n_units < WM_MIN_UNITS || isnan(low) || isnan(high))
+  if (r->n_units < WM_MIN_UNITS || isnan(low) || isnan(high) ||
+      isnan(wm_frame_number(&r->variants, row, "delta_pct")))
     return WM_UNDECIDED;
   return high <= r->tolerance ? WM_WASTED : low > r->tolerance ? WM_NEEDED : WM_UNDECIDED;
 }

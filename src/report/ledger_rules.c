@@ -392,7 +392,10 @@ const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS] = {
      "layers in which the best kind of larger gate has the higher AUC, percent", "gate",
      "reproduced if no kind has it in three of four layers; contradicted if one has it for sure in "
      "more than half",
-     "gates are at their optimum; AUC is of held-out positions"},
+     "the study's larger gates are the same regression on principal components: more numbers, but "
+     "linear in x as well, a subset of the d+1 gate's functions; that none wins says that the "
+     "d+1 gate is not overfitted, and nothing of gates that bend. Gates are at their optimum; AUC "
+     "is of held-out positions"},
     {"C19", wm_ledger_clusters,
      "most clusters of a layer that are consistently linear or nonlinear", "probe",
      "reproduced if none is; contradicted if one is", ""},

@@ -109,14 +109,13 @@ wm_table_t *wm_page_table(wm_page_t *page, const wm_column_t *columns, int n) {
   return table;
 }
 
-/* A file that appears whole. */
+/* Under its temporary name: it appears with the page. */
 static wm_status_t write_csv(const wm_page_t *page, const wm_table_t *table, const char *id,
                              wm_error_t *err) {
-  char *path = wm_format("%s/tables/%s.csv", page->report->dir, id);
   char *temporary = wm_format("%s/tables/%s.csv.tmp", page->report->dir, id);
   wm_status_t status = WM_OK;
   FILE *f = NULL;
-  if (path == NULL || temporary == NULL)
+  if (temporary == NULL)
     status = wm_fail(err, WM_ENVIRONMENT, "cannot allocate a path");
   else if ((f = fopen(temporary, "w")) == NULL)
     status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: %s", temporary, strerror(errno));
@@ -124,11 +123,6 @@ static wm_status_t write_csv(const wm_page_t *page, const wm_table_t *table, con
     status = wm_table_print(table, WM_TABLE_CSV, f, err);
   if (f != NULL && fclose(f) != 0 && status == WM_OK)
     status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: %s", temporary, strerror(errno));
-  if (status == WM_OK)
-    status = wm_publish(temporary, path, err);
-  else if (temporary != NULL)
-    remove(temporary);
-  free(path);
   free(temporary);
   return status;
 }

@@ -165,74 +165,131 @@ static wm_status_t path_in(const wm_report_t *r, const char *name, char **out, w
 }
 
 static wm_status_t write_summary(const wm_page_t *page, wm_error_t *err) {
-  char *path = NULL, *temporary = NULL;
+  char *temporary = NULL;
   wm_status_t status;
-  WM_TRY(path_in(page->report, "summary.json", &path, err));
   WM_TRY(path_in(page->report, "summary.json.tmp", &temporary, err));
-  if (json_dump_file(page->summary, temporary, JSON_INDENT(2)) != 0) {
+  if (json_dump_file(page->summary, temporary, JSON_INDENT(2)) != 0)
     status = wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: %s", temporary, strerror(errno));
-    remove(temporary);
-    goto cleanup;
-  }
-  status = wm_publish(temporary, path, err);
 cleanup:
-  free(path);
   free(temporary);
   return status;
 }
 
-/* Tables of an earlier report that this one may not have: those that its summary lists. */
-static void remove_old_tables(const wm_report_t *r) {
-  char *path = wm_format("%s/summary.json", r->dir);
-  json_t *old = path != NULL ? json_load_file(path, 0, NULL) : NULL;
-  const json_t *tables = json_object_get(old, "tables");
-  for (size_t i = 0; i < json_array_size(tables); i++) {
-    const char *name = json_string_value(json_array_get(tables, i));
-    if (name == NULL || name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0')
-      continue;
-    char *table = wm_format("%s/tables/%s.csv", r->dir, name);
-    if (table != NULL)
-      unlink(table);
-    free(table);
-  }
-  json_decref(old);
-  free(path);
-}
-
-static wm_status_t prepare(const wm_report_t *r, wm_error_t *err) {
-  char *tables = NULL;
-  wm_status_t status;
-  WM_TRY(path_in(r, "tables", &tables, err));
-  WM_TRY(wm_directory_ready(tables, err));
-  remove_old_tables(r);
-cleanup:
-  free(tables);
-  return status;
-}
-
-static wm_status_t publish_page(wm_page_t *page, const char *temporary, const char *path,
-                                wm_error_t *err) {
+static wm_status_t close_page(wm_page_t *page, wm_error_t *err) {
   bool failed = ferror(page->html) != 0;
   int reason = errno;
   if (fclose(page->html) != 0 || failed)
-    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: %s", temporary,
+    return wm_fail(err, WM_ENVIRONMENT, "%s/report.html.tmp: cannot write: %s", page->report->dir,
                    strerror(failed ? reason : errno));
   if (!wm_page_ok(page)) {
     *err = page->error;
     return err->status;
   }
-  wm_status_t status = write_summary(page, err);
-  return status == WM_OK ? wm_publish(temporary, path, err) : status;
+  return WM_OK;
+}
+
+/* ---- all of them or none -----------------------------------------------------------------------
+ */
+
+/* What is done with "DIR/NAME" and "DIR/NAME.tmp". */
+typedef wm_status_t file_step_t(const char *path, const char *temporary, wm_error_t *err);
+
+/* What stands in the way of a rename is better known before the first one. */
+static wm_status_t check_target(const char *path, const char *temporary, wm_error_t *err) {
+  struct stat info;
+  (void)temporary;
+  if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+    return wm_fail(err, WM_ENVIRONMENT, "%s: cannot write: a directory has that name", path);
+  return WM_OK;
+}
+
+static wm_status_t publish(const char *path, const char *temporary, wm_error_t *err) {
+  return wm_publish(temporary, path, err);
+}
+
+static wm_status_t discard(const char *path, const char *temporary, wm_error_t *err) {
+  (void)path;
+  (void)err;
+  unlink(temporary);
+  return WM_OK;
+}
+
+static wm_status_t for_file(const wm_report_t *r, const char *name, const char *ending,
+                            file_step_t *step, wm_error_t *err) {
+  char *path = wm_format("%s/%s%s", r->dir, name, ending);
+  char *temporary = wm_format("%s/%s%s.tmp", r->dir, name, ending);
+  wm_status_t status = path != NULL && temporary != NULL
+                           ? step(path, temporary, err)
+                           : wm_fail(err, WM_ENVIRONMENT, "cannot allocate a path");
+  free(path);
+  free(temporary);
+  return status;
+}
+
+/* Tables first: the page that shows them is the sign that all is there. */
+static wm_status_t for_all(const wm_page_t *page, file_step_t *step, wm_error_t *err) {
+  const json_t *tables = json_object_get(page->summary, "tables");
+  wm_status_t status = WM_OK;
+  for (size_t i = 0; i < json_array_size(tables) && status == WM_OK; i++) {
+    char *name = wm_format("tables/%s", json_string_value(json_array_get(tables, i)));
+    status = name != NULL ? for_file(page->report, name, ".csv", step, err)
+                          : wm_fail(err, WM_ENVIRONMENT, "cannot allocate a path");
+    free(name);
+  }
+  if (status == WM_OK)
+    status = for_file(page->report, "summary", ".json", step, err);
+  return status == WM_OK ? for_file(page->report, "report", ".html", step, err) : status;
+}
+
+static bool has_table(const wm_page_t *page, const char *name) {
+  const json_t *tables = json_object_get(page->summary, "tables");
+  for (size_t i = 0; i < json_array_size(tables); i++)
+    if (strcmp(json_string_value(json_array_get(tables, i)), name) == 0)
+      return true;
+  return false;
+}
+
+/* Tables of the report before, by its summary, that this one does not have. */
+static void remove_old_tables(const wm_page_t *page, const json_t *before) {
+  const json_t *tables = json_object_get(before, "tables");
+  for (size_t i = 0; i < json_array_size(tables); i++) {
+    const char *name = json_string_value(json_array_get(tables, i));
+    if (name == NULL || has_table(page, name) ||
+        name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-")] != '\0')
+      continue;
+    char *table = wm_format("%s/tables/%s.csv", page->report->dir, name);
+    if (table != NULL)
+      unlink(table);
+    free(table);
+  }
+}
+
+static wm_status_t publish_all(const wm_page_t *page, wm_error_t *err) {
+  char *path = NULL;
+  json_t *before = NULL;
+  wm_status_t status;
+  WM_TRY(write_summary(page, err));
+  WM_TRY(for_all(page, check_target, err));
+  WM_TRY(path_in(page->report, "summary.json", &path, err));
+  before = json_load_file(path, 0, NULL);
+  WM_TRY(for_all(page, publish, err));
+  remove_old_tables(page, before);
+cleanup:
+  json_decref(before);
+  free(path);
+  return status;
 }
 
 wm_status_t wm_report_write(const wm_report_t *report, wm_report_outcome_t *out, wm_error_t *err) {
   wm_page_t page = {.report = report};
-  char *temporary = NULL;
+  char *temporary = NULL, *tables = NULL;
+  wm_error_t ignored = {0};
   const double start = wm_seconds();
   struct stat info;
   wm_status_t status;
   *out = (wm_report_outcome_t){0};
-  WM_TRY(prepare(report, err));
+  WM_TRY(path_in(report, "tables", &tables, err));
+  WM_TRY(wm_directory_ready(tables, err));
   WM_TRY(start_summary(&page, err));
   WM_TRY(path_in(report, "report.html", &out->page, err));
   WM_TRY(path_in(report, "report.html.tmp", &temporary, err));
@@ -242,9 +299,11 @@ wm_status_t wm_report_write(const wm_report_t *report, wm_report_outcome_t *out,
     goto cleanup;
   }
   put_page(&page);
-  status = publish_page(&page, temporary, out->page, err);
+  status = close_page(&page, err);
+  if (status == WM_OK)
+    status = publish_all(&page, err);
   if (status != WM_OK)
-    remove(temporary);
+    for_all(&page, discard, &ignored);
   else if (stat(out->page, &info) == 0)
     out->bytes = info.st_size;
   out->figures = page.figures;
@@ -255,6 +314,7 @@ wm_status_t wm_report_write(const wm_report_t *report, wm_report_outcome_t *out,
 cleanup:
   json_decref(page.summary);
   free(temporary);
+  free(tables);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/files.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,6 +85,46 @@ cleanup:
   return status;
 }
 
+/* "3", "0,5", "all": not longer than a layer's number is. */
+static bool is_layer_text(const char *layers) {
+  while (*layers != '\0') {
+    const size_t digits = strspn(layers, "0123456789");
+    if (digits > 6)
+      return false;
+    layers += digits > 0 ? digits : 1;
+  }
+  return true;
+}
+
+/* Numbers that no sweep writes, whatever the checksums say. */
+static wm_status_t check_sweep(wm_h5_t *f, const wm_results_t *r, wm_error_t *err) {
+  const char *path = wm_h5_path(f);
+  for (int64_t v = 0; v < r->variants.n; v++) {
+    const char *layers = wm_frame_text(&r->variants, v, "layers");
+    if (!is_layer_text(layers))
+      return wm_fail(err, WM_INPUT, "%s: /variants, row %lld: \"%s\" are no layers", path,
+                     (long long)v, layers);
+    if (wm_frame_number(&r->variants, v, "low") > wm_frame_number(&r->variants, v, "high"))
+      return wm_fail(err, WM_INPUT, "%s: /variants, row %lld: the interval's ends are exchanged",
+                     path, (long long)v);
+    for (int64_t w = 0; w < v; w++)
+      if (wm_variant_layer(&r->variants, v) >= 0 &&
+          wm_variant_layer(&r->variants, v) == wm_variant_layer(&r->variants, w))
+        return wm_fail(err, WM_INPUT, "%s: /variants: rows %lld and %lld are the same layer's",
+                       path, (long long)w, (long long)v);
+  }
+  for (int64_t c = 0; c < r->changes.n; c++) {
+    const double variant = wm_frame_number(&r->changes, c, "variant");
+    if (!(variant >= 0 && variant < (double)r->variants.n) ||
+        !(wm_frame_number(&r->changes, c, "layer") >= 0))
+      return wm_fail(err, WM_INPUT, "%s: /changes, row %lld: no such variant or layer", path,
+                     (long long)c);
+  }
+  if (r->n_tokens < 1 || r->n_units < 1)
+    return wm_fail(err, WM_INPUT, "%s: no token, or no unit of tokens, has a loss", path);
+  return WM_OK;
+}
+
 static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   static const char *const changes[] = {"variant", "layer", "gate", "threshold"};
   int64_t dims[2] = {0};
@@ -97,6 +138,8 @@ static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   else
     status = count_units(f, r, err);
   r->n_tokens = dims[1];
+  if (status == WM_OK)
+    status = check_sweep(f, r, err);
 cleanup:
   return status;
 }
@@ -300,7 +343,9 @@ static wm_status_t read_kind(wm_results_t *r, wm_file_kind_t kind, const wm_log_
   if (path == NULL)
     return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a path");
   wm_pulse();
-  if (wm_file_exists(path)) {
+  /* A link to nothing and a directory that may not be searched have the file, or may. */
+  struct stat info;
+  if (lstat(path, &info) == 0 || errno != ENOENT) {
     status = read_file(path, kind, r, err);
     file->state = status == WM_OK ? WM_FILE_READ : WM_FILE_BAD;
   }
@@ -377,14 +422,18 @@ wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *l
   *r = (wm_results_t){.tolerance = tolerance};
   memcpy(r->files, known_files, sizeof known_files);
   WM_TRY(wm_strdup(&r->dir, dir, err));
-  const bool there = stat(dir, &info) == 0 && S_ISDIR(info.st_mode);
+  const bool exists = stat(dir, &info) == 0, there = exists && S_ISDIR(info.st_mode);
+  const int reason = exists ? ENOTDIR : errno;
   for (int k = 0; k < WM_FILE_KINDS && there; k++) {
     WM_TRY(read_kind(r, (wm_file_kind_t)k, log, err));
     read += r->files[k].state == WM_FILE_READ;
   }
   WM_TRY(keep_one_model(r, log, err));
   if (read == 0) {
-    r->why = there ? nothing_to_show(r) : wm_format("%s: no such directory of results", dir);
+    r->why = there ? nothing_to_show(r)
+             : reason == ENOENT
+                 ? wm_format("%s: no such directory of results", dir)
+                 : wm_format("%s: no directory of results: %s", dir, strerror(reason));
     if (r->why == NULL)
       status = wm_fail(err, WM_ENVIRONMENT, "cannot allocate a message");
   }

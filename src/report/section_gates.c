@@ -205,11 +205,13 @@ static void draw_auc(wm_page_t *page, int64_t model) {
   fputs(",\\\n $three using 1:2 with points pt 2 ps 0.8 lw 1.5 lc rgb " WM_MUTED
         " title 'norm of x alone'\n",
         f);
-  wm_page_end_figure(page, &figure, id,
-                     "At 0.5 a gate knows nothing; at 1 it would sort all positions rightly by "
-                     "whether the surrogate serves. Bars are intervals over the bootstrap's units. "
-                     "If larger gates (triangles) do not lie clearly above the linear one (dots), "
-                     "one direction of x holds all there is.");
+  wm_page_end_figure(
+      page, &figure, id,
+      "At 0.5 a gate knows nothing; at 1 it would sort all positions rightly by "
+      "whether the surrogate serves. Bars are intervals over the bootstrap's units. "
+      "Triangles: the regression on principal components, which is linear in x, too, "
+      "and so can only win where the linear gate (dots) is overfitted; where it lies "
+      "lower, the components that it has do not hold what the gate uses.");
 }
 
 static void draw_demand(wm_page_t *page, int64_t model) {

@@ -62,7 +62,8 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   wm_page_number(page, "layers_wasted", (double)o->wasted, 0);
   wm_page_raw(page, " of ");
   wm_page_number(page, "layers_measured", (double)o->measured, 0);
-  wm_page_raw(page, o->wasted == 1 ? " layers is wasted" : " layers are wasted");
+  wm_page_raw(page, " layer%s %s wasted", o->measured == 1 ? "" : "s",
+              o->wasted == 1 ? "is" : "are");
   if (o->wasted > 0) {
     wm_page_raw(page, " (");
     put_layers(page, r, WM_WASTED);

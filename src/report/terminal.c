@@ -79,20 +79,23 @@ static void print_answer(const wm_results_t *r, FILE *out) {
   }
   if (o->measured == 0)
     return;
-  fprintf(out, "%lld of %lld layers %s wasted", (long long)o->wasted, (long long)o->measured,
-          o->wasted == 1 ? "is" : "are");
+  char median[40] = "-";
+  if (isfinite(o->median_cost))
+    snprintf(median, sizeof median, "%.3f %%", o->median_cost);
+  fprintf(out, "%lld of %lld layer%s %s wasted", (long long)o->wasted, (long long)o->measured,
+          o->measured == 1 ? "" : "s", o->wasted == 1 ? "is" : "are");
   int64_t shown = 0;
   for (int64_t i = 0; i < r->n_layers; i++)
     if (r->layer_results[i].verdict == WM_WASTED)
       fprintf(out, "%s%lld", shown++ == 0 ? " (" : ", ", (long long)r->layer_results[i].layer);
   fprintf(out,
           "%s: %s alone may be linear for at most %.4g %% of perplexity\n(upper end of its "
-          "interval), %lld needed, %lld undecided; median cost %.3f %%\n",
+          "interval), %lld needed, %lld undecided; median cost %s\n",
           shown > 0 ? ")" : "",
           shown == 0   ? "none"
           : shown == 1 ? "it"
                        : "each",
-          r->tolerance, (long long)o->needed, (long long)o->undecided, o->median_cost);
+          r->tolerance, (long long)o->needed, (long long)o->undecided, median);
 }
 
 static void print_training(const wm_results_t *r, FILE *out) {

@@ -18,6 +18,9 @@ report() { # OUT [SETTING...]
   "$program" report output.dir="$out" report.tolerance=1 "$@" >"$work/log" 2>&1 ||
     { cat "$work/log" >&2; fail "report $*"; }
 }
+state() { # OUT: names and contents of a report's files
+  (cd "$1" && find report.html* summary.json* tables -type f | sort | xargs cksum)
+}
 recompute() { # OUT RESULTS...
   local out=$1
   shift
@@ -72,6 +75,40 @@ import json, sys
 model = json.load(open(sys.argv[1]))['models'][0]
 assert list(model['unreadable']) == ['sweep.h5'] and 'sweep.h5' not in model['missing'], model" "$work/bad/summary.json" ||
   fail "a damaged sweep in summary.json"
+
+# A link to nothing and numbers that no sweep writes are named like damage.
+mv "$work/bad/sweep.h5" "$work/damaged.h5"
+ln -s nowhere "$work/bad/sweep.h5"
+report "$work/bad"
+grep -q "^demo_gpt2: $work/bad/sweep.h5: .*No such file" "$work/log" || fail "a link to nothing: $(cat "$work/log")"
+rm "$work/bad/sweep.h5"
+spoil() { # MESSAGE PYTHON: rows r of /variants and c of /changes are changed
+  cp "$one/sweep.h5" "$work/bad"
+  "$python" - "$oracle" "$work/bad/sweep.h5" <<END || fail "$2"
+import sys
+sys.path.insert(0, sys.argv[1])
+import h5py
+from h5_checksum import checksum, seal, set_text
+with h5py.File(sys.argv[2], "r+") as f:
+    r = f["variants"][()]
+    c = {k: f["changes"][k][()] for k in f["changes"]}
+    $2
+    f["variants"][...] = r
+    set_text(f["variants"], "checksum", checksum(r))
+    for k, v in c.items():
+        f["changes"][k][...] = v
+        set_text(f["changes"][k], "checksum", checksum(v))
+    seal(f)
+END
+  report "$work/bad"
+  grep -q "$1" "$work/log" || fail "$2: $(cat "$work/log")"
+}
+spoil "sweep.h5: /variants, row 1: the interval's ends are exchanged" 'r["low"][1], r["high"][1] = 60, 2'
+spoil 'sweep.h5: /variants, row 2: "99999999999999999999" are no layers' 'r["layers"][2] = b"99999999999999999999"'
+spoil "sweep.h5: /variants: rows [12] and [23] are the same layer's" 'r["layers"][2], r["path"][2] = r["layers"][1], r["path"][1]'
+spoil 'sweep.h5: /changes, row 0: no such variant or layer' 'c["layer"][0] = -7'
+spoil 'sweep.h5: /changes, row 1: no such variant or layer' 'c["variant"][1] = 99999'
+spoil ' 0 needed, 6 undecided; median cost -$' 'r["delta_pct"] = float("nan")'
 
 # Attributes count: one character of a configuration.
 cp "$one/sweep.h5" "$work/bad"
@@ -134,7 +171,7 @@ PATH=$work/bin "$program" report output.dir="$work/late" report.tolerance=1 repo
   >"$work/late.log" 2>&1 &
 late=$!
 cp -r "$work/both" "$work/stopped"
-sum=$(cksum <"$work/stopped/report.html")
+sum=$(state "$work/stopped")
 PATH=$work/bin "$program" report output.dir="$work/stopped" report.inputs="$one" >"$work/stopped.log" 2>&1 &
 stopped=$!
 for _ in $(seq 100); do
@@ -146,8 +183,34 @@ kill -TERM $stopped
 code=0
 wait $stopped || code=$?
 [ $code -eq 75 ] && [ $((SECONDS - begun)) -le 5 ] || fail "stopped: $code after $((SECONDS - begun)) s: $(cat "$work/stopped.log")"
-[ "$(cksum <"$work/stopped/report.html")" = "$sum" ] || fail "the earlier page has changed"
-[ ! -e "$work/stopped/report.html.tmp" ] || fail "half a page is left"
+[ "$(state "$work/stopped")" = "$sum" ] || fail "the earlier report has changed"
+
+# Rubbish is no figure.
+for rubbish in '</svg>' '<svg viewBox="0 0 9 9" onload="x()"><g id="a"></g></svg>' \
+  '<svg viewBox="0 0 9 9"><g id="a"><script>x()</script></g></svg>' '<svg viewBox="0 0 9 9"><g id="a">'; do
+  printf '#!/bin/sh\ncat <<"END"\n%s\nEND\n' "$rubbish" >"$work/bin/gnuplot"
+  PATH=$work/bin report "$work/both" "report.inputs=$one"
+  [ "$(grep -c "This figure is missing: what gnuplot has written is no drawing" "$work/both/report.html")" -eq 7 ] || fail "$rubbish"
+done
+
+# gnuplot is given its own files and no other.
+printf '#!/bin/sh\nls -l /proc/self/fd >%s\nexit 1\n' "$work/descriptors" >"$work/bin/gnuplot"
+PATH=$work/bin report "$work/both" "report.inputs=$one"
+! grep -q 'report.html\|socket:\|pipe:' "$work/descriptors" || fail "descriptors of gnuplot: $(cat "$work/descriptors")"
+
+# All files of a report or none.
+cp -r "$one" "$work/whole"
+sum=$(state "$work/whole")
+for name in tables/claims.csv report.html; do
+  mv "$work/whole/$name" "$work/kept"
+  mkdir "$work/whole/$name"
+  code=0
+  "$program" report output.dir="$work/whole" report.tolerance=0 >"$work/log" 2>&1 || code=$?
+  [ $code -eq 4 ] && grep -q "$name: cannot write: a directory has that name" "$work/log" || fail "$name: $code: $(cat "$work/log")"
+  rmdir "$work/whole/$name"
+  mv "$work/kept" "$work/whole/$name"
+  [ "$(state "$work/whole")" = "$sum" ] || fail "a report that failed at $name has changed the one before"
+done
 
 # Two runs.
 cp -r "$one" "$work/two"
@@ -159,9 +222,18 @@ grep -q '^sweep.h5: ranks  *2  *1$' "$work/log" || fail "what else differs: $(ca
 [ "$(grep -Ec '^ +[0-9]+ +(wasted|needed|undecided)' "$work/log")" -eq 6 ] || fail "layers compared: $(cat "$work/log")"
 sed -n '/^Gates and sets of layers$/,/^apart/p' "$work/log" >"$work/variants"
 [ "$(grep -c ': gate ' "$work/variants")" -ge 2 ] || fail "gates compared: $(cat "$work/log")"
+! grep -q 'in one only' "$work/log" || fail "the same layers and gates: $(cat "$work/log")"
+cp -r "$work/two" "$work/fewer"
+rm "$work/fewer/sweep.h5" "$work/fewer/surrogates.h5"
+run_job 1 run "$work/fewer" "${gates[@]}" fit.layers=[1,6,7] "sweep.joint=([1,6])" report.enabled=false || fail "third run"
+"$program" report --compare "$one" "$work/fewer" >"$work/log" 2>&1 || fail "--compare of other layers"
+[ "$(grep -Ec '^ +[0-9]+ .*not measured.*in one only$' "$work/log")" -eq 5 ] || fail "layers of one run: $(cat "$work/log")"
+grep -Eq '^1-3: surrogate .*in one only$' "$work/log" && grep -Eq '^1,6: surrogate .* - .*in one only$' "$work/log" ||
+  fail "sets of one run: $(cat "$work/log")"
+grep -Eq '^fit.layers ' "$work/log" || fail "settings of files on both sides: $(cat "$work/log")"
 "$program" report --compare "$one" "$one" >"$work/log" 2>&1 || fail "--compare with itself"
 ! grep -q ') (' "$work/log" || fail "a directory is named twice: $(cat "$work/log")"
-grep -q 'no setting differs' "$work/log" || fail "the same run differs: $(cat "$work/log")"
+grep -q 'no setting of the files on both sides differs' "$work/log" || fail "the same run differs: $(cat "$work/log")"
 
 # The picture of sweep tables, with and without the column of sums; sets are left out.
 printf 'full 10 0 - -\n0 11 10.0 - [9.0, 11.0] x\n1 12 20.0 - [19.0, 21.0]\n0,1 14 40 30 [39, 41]\n' >"$work/sums"
@@ -196,6 +268,11 @@ expect 2 'names one directory twice' output.dir="$work/dry" report.inputs="[$one
 expect 2 'output.dir is empty' output.dir= report.inputs="$one"
 expect 2 'output.dir is empty' output.dir= -n
 expect 2 "two directories of results; a third is $work/part" --compare "$one" "$work/two" "$work/part"
-expect 2 'takes two directories' --compare "$one"
+expect 2 'takes two directories of results; the second is missing' --compare "$one"
+expect 2 'takes two directories of results; the first is -n' --compare -n "$one" "$one"
+expect 2 'takes two directories of results; the second is an empty name' --compare "$one" ""
+expect 2 'a name in report.inputs is empty' output.dir="$work/dry" 'report.inputs=[""]'
+expect 3 'no such directory of results' output.dir="$work/typo"
+[ ! -e "$work/typo" ] && [ ! -e "$work/dry" ] || fail "a report of nothing has made a directory"
 expect 2 'must name two directories' report.compare="$one"
 echo "the report says what the files say"

@@ -38,7 +38,7 @@ typedef struct {
 typedef enum {
   WM_WASTED,    /* the interval's upper end is at most the tolerance */
   WM_NEEDED,    /* its lower end is above */
-  WM_UNDECIDED, /* neither, or there is no interval from ten units or more */
+  WM_UNDECIDED, /* neither, or there is no cost with an interval from ten units or more */
   WM_UNMEASURED /* no sweep has linearised it alone */
 } wm_verdict_t;
 
