@@ -13,6 +13,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -103,15 +104,28 @@ static int spawn(const int fd[3], pid_t *child) {
   return code;
 }
 
-/* Waits for the child's code, but not for ever: *late. WM_STOPPED. */
-static wm_status_t await(pid_t child, int *code, bool *late, wm_error_t *err) {
+enum { MOST_BYTES = 64 << 20 };
+
+static bool has_overrun(int fd) {
+  struct stat info;
+  return fstat(fd, &info) == 0 && info.st_size > MOST_BYTES;
+}
+
+/* Waits for the child's code, but not for ever, and not for an output of any size: *why is then the
+ * reason (a heap string). WM_STOPPED. */
+static wm_status_t await(pid_t child, const int fd[3], int *code, char **why, wm_error_t *err) {
   const double start = wm_seconds();
-  bool stopped = false;
-  *late = false;
+  wm_status_t status = WM_OK;
   while (waitpid(child, code, WNOHANG) == 0) {
-    stopped = wm_stop_requested();
-    *late = wm_seconds() - start > WM_FIGURE_SECONDS;
-    if (stopped || *late) {
+    if (wm_stop_requested())
+      status =
+          wm_fail(err, WM_STOPPED, "report: stopped by %s; an earlier report is left as it was",
+                  wm_stop_reason());
+    else if (wm_seconds() - start > WM_FIGURE_SECONDS)
+      *why = wm_format("gnuplot had not ended after %d seconds and was killed", WM_FIGURE_SECONDS);
+    else if (has_overrun(fd[1]) || has_overrun(fd[2]))
+      *why = wm_format("gnuplot had written more than %d MiB and was killed", MOST_BYTES >> 20);
+    if (status != WM_OK || *why != NULL) {
       kill(child, SIGKILL);
       waitpid(child, code, 0);
       break;
@@ -119,10 +133,7 @@ static wm_status_t await(pid_t child, int *code, bool *late, wm_error_t *err) {
     wm_pulse();
     wm_sleep(0.002);
   }
-  return stopped
-             ? wm_fail(err, WM_STOPPED, "report: stopped by %s; an earlier page is left as it was",
-                       wm_stop_reason())
-             : WM_OK;
+  return status;
 }
 
 /* What a child that failed has said, or how it ended. */
@@ -138,16 +149,13 @@ static char *failure(int code, const char *said) {
 static wm_status_t run(const int fd[3], char **svg, char **why, wm_error_t *err) {
   pid_t child;
   char *said = NULL;
-  bool late = false;
   int code = spawn(fd, &child);
   wm_status_t status = WM_OK;
   if (code != 0) {
     *why = code == ENOENT ? wm_format("gnuplot is not installed (Debian: gnuplot-nox)")
                           : wm_format("gnuplot cannot be started: %s", strerror(code));
-  } else if ((status = await(child, &code, &late, err)) != WM_OK) {
+  } else if ((status = await(child, fd, &code, why, err)) != WM_OK || *why != NULL) {
     return status;
-  } else if (late) {
-    *why = wm_format("gnuplot had not ended after %d seconds and was killed", WM_FIGURE_SECONDS);
   } else if (WIFEXITED(code) && WEXITSTATUS(code) == 127) {
     *why = wm_format("gnuplot is not installed (Debian: gnuplot-nox)");
   } else if (code != 0) {

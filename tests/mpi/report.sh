@@ -193,6 +193,10 @@ for rubbish in '</svg>' '<svg viewBox="0 0 9 9" onload="x()"><g id="a"></g></svg
   [ "$(grep -c "This figure is missing: what gnuplot has written is no drawing" "$work/both/report.html")" -eq 7 ] || fail "$rubbish"
 done
 
+printf '#!/bin/sh\nexec yes\n' >"$work/bin/gnuplot"
+PATH=$work/bin report "$work/both" "report.inputs=$one"
+grep -q 'gnuplot had written more than 64 MiB' "$work/both/report.html" || fail "output without an end"
+
 # gnuplot is given its own files and no other.
 printf '#!/bin/sh\nls -l /proc/self/fd >%s\nexit 1\n' "$work/descriptors" >"$work/bin/gnuplot"
 PATH=$work/bin report "$work/both" "report.inputs=$one"
