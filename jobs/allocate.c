@@ -336,7 +336,9 @@ static wm_status_t open_job(job_t *j, wm_error_t *err) {
                             &j->surrogates, err));
   WM_TRY(wm_stage_same_fit(j->in, surrogates, err));
   WM_TRY(wm_sweep_gates(j->in, j->surrogates, &j->gates, err));
-  status = wm_options_create(run, j->surrogates, j->gates, arch->n_layers, &j->options, err);
+  int64_t have;
+  const int64_t *layers = wm_surrogates_layers(j->surrogates, &have);
+  status = wm_options_create(run, layers, have, j->gates, arch->n_layers, &j->options, err);
   WM_TRY(wm_agree(run->comm->world, status, err));
   j->budgets = wm_config_floats(run->config, "allocate.budgets", &j->n_budgets);
   j->sweep = wm_losses_options(run);

@@ -58,12 +58,18 @@ static wm_status_t add_gate(const wm_config_t *c, const wm_gates_t *gates, int64
   return status;
 }
 
-wm_status_t wm_options_create(const wm_run_t *run, const wm_surrogates_t *surrogates,
+static bool is_among(const int64_t *layers, int64_t n, int64_t layer) {
+  for (int64_t i = 0; i < n; i++)
+    if (layers[i] == layer)
+      return true;
+  return false;
+}
+
+wm_status_t wm_options_create(const wm_run_t *run, const int64_t *have, int64_t n_have,
                               const wm_gates_t *gates, int64_t n_layers, wm_options_t *out,
                               wm_error_t *err) {
-  int64_t given, have, n;
+  int64_t given, n;
   const int64_t *layers = wm_config_ints(run->config, "allocate.layers", &given);
-  const int64_t *all = wm_surrogates_layers(surrogates, &have);
   void *memory, *list = NULL;
   wm_status_t status;
   *out = (wm_options_t){.n_layers = n_layers};
@@ -72,13 +78,13 @@ wm_status_t wm_options_create(const wm_run_t *run, const wm_surrogates_t *surrog
   WM_TRY(wm_alloc(&memory, n_layers, sizeof(int32_t), "options", err));
   out->count = memory;
   WM_TRY(wm_alloc(&list, n_layers, sizeof(int64_t), "layers", err));
-  WM_TRY(wm_layer_list("allocate.layers", given > 0 ? layers : all, given > 0 ? given : have,
+  WM_TRY(wm_layer_list("allocate.layers", given > 0 ? layers : have, given > 0 ? given : n_have,
                        n_layers, list, &n, err));
   for (int64_t l = 0, next = 0; l < n_layers; l++) {
     out->first[l] = out->n;
     if (next < n && ((int64_t *)list)[next] == l) {
       next++;
-      if (!wm_surrogates_has(surrogates, l)) {
+      if (!is_among(have, n_have, l)) {
         status = wm_fail(err, WM_USAGE, "allocate.layers: layer %" PRId64 " has no surrogate", l);
         goto cleanup;
       }

@@ -18,9 +18,10 @@ typedef struct {
   wm_change_t *changes; /* [n] */
 } wm_options_t;
 
-/* The surrogate everywhere and gates at thresholds, as the settings allocate.* say. gates: NULL if
- * there are none. Not collective. Destroy also after a failure. */
-wm_status_t wm_options_create(const wm_run_t *run, const wm_surrogates_t *surrogates,
+/* The surrogate everywhere and gates at thresholds, as the settings allocate.* say. have: [n_have]
+ * layers with a surrogate; gates: NULL if there are none. Not collective. Destroy also after a
+ * failure. */
+wm_status_t wm_options_create(const wm_run_t *run, const int64_t *have, int64_t n_have,
                               const wm_gates_t *gates, int64_t n_layers, wm_options_t *out,
                               wm_error_t *err);
 void wm_options_destroy(wm_options_t *options);

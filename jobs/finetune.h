@@ -99,6 +99,15 @@ typedef struct {
 /* --- finetune_settings.c ------------------------------------------------------------------------
  */
 
+/* Not collective. What the settings say of a plan, or of its control, but for its layers; does it
+ * take one layer after another? */
+wm_status_t wm_finetune_plan(const wm_config_t *config, const wm_arch_t *arch, bool control,
+                             wm_plan_settings_t *settings, bool *progressive, wm_error_t *err);
+/* Not collective. The layers of finetune.layers, ascending; none named: none. With the order of a
+ * progressive plan: in it, none named: all, and the first finetune.count of them. layers:
+ * [n_layers]. */
+wm_status_t wm_finetune_layers(const wm_config_t *config, int64_t n_layers, const int64_t *order,
+                               int64_t *layers, int64_t *n, wm_error_t *err);
 /* Collective. Plan, data order and training from the settings; `control`: those of the plan's
  * control. model: whose architecture counts. */
 wm_status_t wm_finetune_settings(wm_finetune_t *f, const wm_model_t *model, bool control,

@@ -93,37 +93,53 @@ cleanup:
   return status;
 }
 
-/* Collective. settings.layers: those of finetune.layers (none: for a progressive plan all), for a
- * progressive plan in its order and the first finetune.count of them. */
+wm_status_t wm_finetune_layers(const wm_config_t *c, int64_t n_layers, const int64_t *order,
+                               int64_t *layers, int64_t *n, wm_error_t *err) {
+  const int64_t limit = wm_config_int(c, "finetune.count");
+  int64_t count;
+  const int64_t *given = wm_config_ints(c, "finetune.layers", &count);
+  void *memory;
+  wm_status_t status;
+  *n = 0;
+  if (count == 0 && order == NULL)
+    return WM_OK;
+  status = wm_layer_list("finetune.layers", given, count, n_layers, layers, n, err);
+  if (status != WM_OK || order == NULL)
+    return status;
+  status = wm_alloc(&memory, n_layers, sizeof(bool), "layers", err);
+  if (status != WM_OK)
+    return status;
+  bool *chosen = memory;
+  for (int64_t i = 0; i < *n; i++)
+    chosen[layers[i]] = true;
+  *n = 0;
+  for (int64_t i = 0; i < n_layers && (limit == 0 || *n < limit); i++)
+    if (chosen[order[i]])
+      layers[(*n)++] = order[i];
+  free(memory);
+  return WM_OK;
+}
+
+/* Collective. settings.layers; of a progressive plan in its order. */
 static wm_status_t read_layers(wm_finetune_t *f, const wm_arch_t *arch, bool progressive,
                                wm_error_t *err) {
   const wm_config_t *c = f->run->config;
-  const int64_t limit = wm_config_int(c, "finetune.count"), n_layers = arch->n_layers;
-  int64_t count, n = 0;
-  const int64_t *given = wm_config_ints(c, "finetune.layers", &count);
+  const int64_t n_layers = arch->n_layers;
+  int64_t n;
   void *memory;
   wm_status_t status = wm_alloc(&memory, 2 * n_layers, sizeof(int64_t), "layers", err);
   WM_TRY(wm_agree(f->run->comm->world, status, err));
   f->layers = memory;
   int64_t *order = f->layers + n_layers;
-  if (count > 0 || progressive)
+  wm_plan_centre_outward(n_layers, order);
+  if (progressive && strcmp(wm_config_string(c, "finetune.order"), "cheapest") == 0) {
+    int64_t count;
+    const int64_t *given = wm_config_ints(c, "finetune.layers", &count);
     WM_TRY(wm_layer_list("finetune.layers", given, count, n_layers, f->layers, &n, err));
-  if (progressive && strcmp(wm_config_string(c, "finetune.order"), "cheapest") == 0)
     WM_TRY(order_by_cost(f, f->layers, n, n_layers, order, err));
-  else
-    wm_plan_centre_outward(n_layers, order);
-  if (progressive) {
-    void *chosen;
-    WM_TRY(wm_agree(f->run->comm->world, wm_alloc(&chosen, n_layers, sizeof(bool), "layers", err),
-                    err));
-    for (int64_t i = 0; i < n; i++)
-      ((bool *)chosen)[f->layers[i]] = true;
-    n = 0;
-    for (int64_t i = 0; i < n_layers && (limit == 0 || n < limit); i++)
-      if (((bool *)chosen)[order[i]])
-        f->layers[n++] = order[i];
-    free(chosen);
   }
+  status = wm_finetune_layers(c, n_layers, progressive ? order : NULL, f->layers, &n, err);
+  WM_TRY(wm_agree(f->run->comm->world, status, err));
   f->settings.layers = f->layers;
   f->settings.n_layers = n;
 cleanup:
@@ -134,9 +150,9 @@ cleanup:
  */
 
 /* Bits of the groups that a text names; 0: it names none. */
-static wm_status_t read_groups(const wm_run_t *run, const wm_arch_t *arch, uint32_t *out,
+static wm_status_t read_groups(const wm_config_t *c, const wm_arch_t *arch, uint32_t *out,
                                wm_error_t *err) {
-  const char *text = wm_config_string(run->config, "finetune.train");
+  const char *text = wm_config_string(c, "finetune.train");
   *out = 0;
   while (*(text += strspn(text, " ")) != '\0') {
     size_t length = strcspn(text, " ");
@@ -164,9 +180,9 @@ static wm_schedule_t read_schedule(const wm_config_t *c) {
                          .warm_up = wm_config_int(c, "finetune.warm_up")};
 }
 
-static void read_plan(wm_finetune_t *f, const wm_arch_t *arch, bool control) {
-  const wm_config_t *c = f->run->config;
-  wm_plan_settings_t *s = &f->settings;
+wm_status_t wm_finetune_plan(const wm_config_t *c, const wm_arch_t *arch, bool control,
+                             wm_plan_settings_t *s, bool *progressive, wm_error_t *err) {
+  *s = (wm_plan_settings_t){0};
   wm_plan_parse(wm_config_string(c, "finetune.plan"), &s->kind);
   wm_plan_parse(wm_config_string(c, "finetune.control_of"), &s->subject);
   if (control) {
@@ -188,6 +204,10 @@ static void read_plan(wm_finetune_t *f, const wm_arch_t *arch, bool control) {
                           .weight_decay = wm_config_float(c, "finetune.weight_decay")};
   s->penalty = wm_config_float(c, "finetune.gate_penalty");
   s->penalty_after = wm_config_float(c, "finetune.gate_penalty_after");
+  *progressive = s->kind == WM_PLAN_PROGRESSIVE ||
+                 (s->kind != WM_PLAN_LINEARIZE && s->kind != WM_PLAN_TWO_PHASE &&
+                  s->kind != WM_PLAN_PRETRAIN && s->subject == WM_PLAN_PROGRESSIVE);
+  return read_groups(c, arch, &s->groups, err);
 }
 
 /* --- data ---------------------------------------------------------------------------------------
@@ -264,14 +284,10 @@ wm_status_t wm_finetune_settings(wm_finetune_t *f, const wm_model_t *model, bool
                                  wm_error_t *err) {
   const wm_arch_t *arch = wm_model_arch(model);
   const wm_config_t *c = f->run->config;
+  bool progressive;
   wm_status_t status;
   WM_TRY(check(f, arch, err));
-  read_plan(f, arch, control);
-  const wm_plan_settings_t *s = &f->settings;
-  bool progressive = s->kind == WM_PLAN_PROGRESSIVE ||
-                     (s->kind != WM_PLAN_LINEARIZE && s->kind != WM_PLAN_TWO_PHASE &&
-                      s->kind != WM_PLAN_PRETRAIN && s->subject == WM_PLAN_PROGRESSIVE);
-  WM_TRY(read_groups(f->run, arch, &f->settings.groups, err));
+  WM_TRY(wm_finetune_plan(c, arch, control, &f->settings, &progressive, err));
   WM_TRY(read_layers(f, arch, progressive, err));
   WM_TRY(wm_plan_create(&f->settings, &f->plan, err));
   WM_TRY(read_order(f, wm_data_info(f->data)->tokens, err));

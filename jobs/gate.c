@@ -221,28 +221,11 @@ cleanup:
 /* --- dry run ------------------------------------------------------------------------------------
  */
 
-/* Gates that say nothing in the place of those that are not fitted yet: evaluating them costs the
- * same. */
+/* Collective. */
 static wm_status_t stand_in(wm_gate_job_t *j, wm_error_t *err) {
-  void *zeros = NULL;
   wm_status_t status = new_gates(j, err);
-  if (status == WM_OK)
-    status = wm_alloc(&zeros, j->gates->d, sizeof(double), "a gate", err);
-  for (int64_t l = 0; l < j->n_layers && status == WM_OK; l++) {
-    const wm_gate_layer_t layer = {.layer = j->layers[l], .selected = -1};
-    status = wm_gates_add_layer(j->gates, &layer, err);
-    for (int64_t i = 0; i < j->options.fit.n_specs && status == WM_OK; i++) {
-      const wm_gate_kind_t kind = j->specs[i].kind;
-      const wm_gate_t gate = {.layer = j->layers[l],
-                              .kind = kind,
-                              .components = j->specs[i].components,
-                              .weight = wm_gate_has_weight(kind) ? zeros : NULL,
-                              .threshold = j->options.fit.threshold};
-      status = wm_gates_add(j->gates, &gate, err);
-    }
-  }
-  free(zeros);
-  return wm_agree(j->in->run->comm->world, status, err);
+  return status == WM_OK ? wm_agree(j->in->run->comm->world, wm_gate_stand_in(j, err), err)
+                         : status;
 }
 
 static wm_status_t explain_fit(const wm_gate_job_t *j, wm_error_t *err) {

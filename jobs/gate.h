@@ -36,6 +36,12 @@ typedef struct {
 
 /* Not collective. Everything that the settings say; `where`: the file of the surrogates. */
 wm_status_t wm_gate_settings(wm_gate_job_t *job, const char *where, wm_error_t *err);
+/* Not collective. job->specs of the settings. */
+wm_status_t wm_gate_specs(wm_gate_job_t *job, const wm_config_t *config, const wm_arch_t *arch,
+                          wm_error_t *err);
+/* Not collective. Into job->gates, which is empty, gates that say nothing in the place of those
+ * that are not fitted yet: evaluating them costs the same. */
+wm_status_t wm_gate_stand_in(wm_gate_job_t *job, wm_error_t *err);
 /* Not collective. job->routed from job->gates: for every layer its gates at their own threshold and
  * at those of the curve; oracles last, for they need the losses of the others. */
 wm_status_t wm_gate_variants(wm_gate_job_t *job, wm_error_t *err);

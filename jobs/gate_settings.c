@@ -57,8 +57,8 @@ static wm_status_t add_spec(wm_gate_job_t *j, const wm_arch_t *arch, wm_gate_kin
 }
 
 /* A gate per kind, of pca and component one per number in a list; in the order of kinds. */
-static wm_status_t read_specs(wm_gate_job_t *j, const wm_config_t *c, const wm_arch_t *arch,
-                              wm_error_t *err) {
+wm_status_t wm_gate_specs(wm_gate_job_t *j, const wm_config_t *c, const wm_arch_t *arch,
+                          wm_error_t *err) {
   const char *kinds = wm_config_string(c, "gate.kinds");
   wm_status_t status = check_kinds("gate.kinds", kinds, err);
   for (int k = 0; k < WM_GATE_KINDS && status == WM_OK; k++) {
@@ -139,7 +139,7 @@ wm_status_t wm_gate_settings(wm_gate_job_t *j, const char *where, wm_error_t *er
       .checkpoint_seconds = 60 * wm_config_float(c, "checkpoint.minutes")};
   j->thresholds = wm_config_floats(c, "gate.thresholds", &j->n_thresholds);
   j->least_routed = wm_config_float(c, "gate.least_routed");
-  WM_TRY(read_specs(j, c, wm_model_arch(j->in->model), err));
+  WM_TRY(wm_gate_specs(j, c, wm_model_arch(j->in->model), err));
   WM_TRY(check_curve(j, err));
   WM_TRY(wm_alloc(&memory, j->n_layers, sizeof(wm_gate_ends_t), "ends of directions", err));
   j->ends = memory;
@@ -156,7 +156,7 @@ wm_status_t wm_gate_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_t
   void *layers;
   wm_status_t status = wm_alloc(&layers, arch->n_layers, sizeof(int64_t), "layers", err);
   if (status == WM_OK)
-    status = read_specs(&j, run->config, arch, err);
+    status = wm_gate_specs(&j, run->config, arch, err);
   if (status == WM_OK)
     status =
         check_kinds("gate.curve_kinds", wm_config_string(run->config, "gate.curve_kinds"), err);
@@ -230,6 +230,29 @@ wm_status_t wm_gate_variants(wm_gate_job_t *j, wm_error_t *err) {
     if (gates->gates[g].kind == WM_GATE_ORACLE)
       WM_TRY(add_gate(j, g, NAN, err));
 cleanup:
+  return status;
+}
+
+/* --- stand-ins ----------------------------------------------------------------------------------
+ */
+
+wm_status_t wm_gate_stand_in(wm_gate_job_t *j, wm_error_t *err) {
+  void *zeros;
+  wm_status_t status = wm_alloc(&zeros, j->gates->d, sizeof(double), "a gate", err);
+  for (int64_t l = 0; l < j->n_layers && status == WM_OK; l++) {
+    const wm_gate_layer_t layer = {.layer = j->layers[l], .selected = -1};
+    status = wm_gates_add_layer(j->gates, &layer, err);
+    for (int64_t i = 0; i < j->options.fit.n_specs && status == WM_OK; i++) {
+      const wm_gate_kind_t kind = j->specs[i].kind;
+      const wm_gate_t gate = {.layer = j->layers[l],
+                              .kind = kind,
+                              .components = j->specs[i].components,
+                              .weight = wm_gate_has_weight(kind) ? zeros : NULL,
+                              .threshold = j->options.fit.threshold};
+      status = wm_gates_add(j->gates, &gate, err);
+    }
+  }
+  free(zeros);
   return status;
 }
 

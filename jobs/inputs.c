@@ -267,6 +267,10 @@ wm_status_t wm_inputs_range(const wm_run_t *run, wm_role_t role, wm_range_t *out
   return read_range(run, out->name, out, err);
 }
 
+wm_status_t wm_inputs_named_range(const wm_run_t *run, wm_range_t *range, wm_error_t *err) {
+  return read_range(run, range->name, range, err);
+}
+
 wm_status_t wm_inputs_open_range(wm_inputs_t *in, wm_range_t range, bool required,
                                  int64_t block_tokens, wm_text_t *text, wm_error_t *err) {
   int corpus = 0;

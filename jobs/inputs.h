@@ -79,6 +79,8 @@ wm_status_t wm_inputs_open_text(wm_inputs_t *inputs, int corpus, const wm_range_
                                 int64_t block_tokens, wm_text_t *text, wm_error_t *err);
 /* Not collective. What preset and settings say of a role's range; absent if there is none. */
 wm_status_t wm_inputs_range(const wm_run_t *run, wm_role_t role, wm_range_t *out, wm_error_t *err);
+/* Not collective. What the settings say of ranges.NAME, NAME = range->name; else it stays. */
+wm_status_t wm_inputs_named_range(const wm_run_t *run, wm_range_t *range, wm_error_t *err);
 /* compute.type. */
 wm_compute_t wm_compute_of(const wm_run_t *run);
 /* Collective. The model alone. */

@@ -26,10 +26,11 @@ static wm_status_t best_layout(const job_t *j, const char *stage, int64_t nodes,
                                wm_cost_t *cost, wm_error_t *err) {
   enum { TOKENIZE_RANKS = 16 }; /* share out a corpus; more would wait for the files */
   const wm_machine_t *m = &j->machine.rates;
-  bool found = false, rough;
+  char note[WM_PLAN_NOTE];
+  bool found = false;
   if (strcmp(stage, "tokenize") == 0) {
     *best = (wm_layout_t){1, m->cores < TOKENIZE_RANKS ? m->cores : TOKENIZE_RANKS, 1};
-    return wm_plan_stage(j->run, &j->work, m, stage, *best, cost, &rough, err);
+    return wm_plan_stage(j->run, &j->work, m, stage, *best, cost, note, err);
   }
   for (int64_t ranks = 1; ranks <= m->cores; ranks++) {
     const int64_t given = j->machine.ranks;
@@ -39,7 +40,7 @@ static wm_status_t best_layout(const job_t *j, const char *stage, int64_t nodes,
     wm_cost_t c;
     if (l.ranks * l.threads > m->cores)
       continue;
-    wm_status_t status = wm_plan_stage(j->run, &j->work, m, stage, l, &c, &rough, err);
+    wm_status_t status = wm_plan_stage(j->run, &j->work, m, stage, l, &c, note, err);
     if (status != WM_OK)
       return status;
     if (c.memory > m->memory || (found && c.seconds > 0.99 * cost->seconds))
@@ -118,10 +119,10 @@ static wm_status_t stage_table(const job_t *j, int64_t nodes, double *total, wm_
   for (int i = 0; i < j->n_stages && status == WM_OK; i++) {
     wm_layout_t l;
     wm_cost_t c;
-    bool rough;
+    char note[WM_PLAN_NOTE];
     status = best_layout(j, j->stages[i], nodes, &l, &c, err);
     if (status == WM_OK)
-      status = wm_plan_stage(j->run, &j->work, &j->machine.rates, j->stages[i], l, &c, &rough, err);
+      status = wm_plan_stage(j->run, &j->work, &j->machine.rates, j->stages[i], l, &c, note, err);
     if (status != WM_OK)
       break;
     *total += c.seconds;
@@ -135,7 +136,7 @@ static wm_status_t stage_table(const job_t *j, int64_t nodes, double *total, wm_
     wm_table_float(t, c.file_bytes / 1e9);
     wm_table_float(t, 100 * c.busy);
     add_time(t, c.seconds);
-    wm_table_text(t, rough ? "rough" : "");
+    wm_table_text(t, note);
   }
   if (status == WM_OK)
     status = wm_table_print(t, WM_TABLE_TEXT, j->run->out, err);
@@ -192,9 +193,10 @@ static wm_status_t scaling_table(const job_t *j, wm_layout_t l, wm_error_t *err)
     const int64_t a_node = p < l.ranks ? p : l.ranks;
     const wm_layout_t at = {(p + a_node - 1) / a_node, a_node, l.threads};
     wm_cost_t fit, sweep;
-    status = wm_plan_fit(&j->work.work, &j->machine.rates, at, &fit, err);
+    char note[WM_PLAN_NOTE];
+    status = wm_plan_stage(j->run, &j->work, &j->machine.rates, "fit", at, &fit, note, err);
     if (status == WM_OK)
-      status = wm_plan_sweep(&j->work.work, &j->machine.rates, at, &sweep, err);
+      status = wm_plan_stage(j->run, &j->work, &j->machine.rates, "sweep", at, &sweep, note, err);
     if (status != WM_OK)
       break;
     one = p == 1 ? sweep.seconds : one;

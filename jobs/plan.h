@@ -2,6 +2,7 @@
 #ifndef WANAMAKER_JOBS_PLAN_H
 #define WANAMAKER_JOBS_PLAN_H
 
+#include "gate.h"
 #include "inputs.h"
 #include "wanamaker/measure/plan.h"
 #include "wanamaker/measure/typical.h"
@@ -33,14 +34,27 @@ typedef struct {
   wm_windows_t windows[WM_ROLES];
   wm_blocks_t blocks[WM_ROLES];
   bool present[WM_ROLES];
-  wm_variants_t variants;
-  wm_work_t work;
-  double gates; /* variants that route a layer when its gate is chosen; 0: no gates */
+  int64_t units[WM_ROLES];   /* of the bootstrap */
+  int64_t *layers, n_layers; /* that get a surrogate */
+  bool gated;                /* are there gates, and are they measured by the sweep? */
+  wm_inputs_t in;            /* of `gate`: the run alone */
+  wm_gate_job_t gate;        /* with gates that say nothing; empty unless gated */
+  wm_variants_t variants;    /* of the sweep */
+  wm_work_t work;            /* a sweep of them, a fit of all layers */
 } wm_plan_work_t;
 
 /* On rank 0, not collective. wm_plan_work_destroy also after a failure. */
 wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *out, wm_error_t *err);
 void wm_plan_work_destroy(wm_plan_work_t *work);
+
+/* Windows and blocks of another range of the same corpus. */
+wm_status_t wm_plan_cut(const wm_run_t *run, const wm_plan_work_t *work, const wm_range_t *range,
+                        int64_t block_tokens, wm_windows_t *windows, wm_blocks_t *blocks,
+                        wm_error_t *err);
+/* Number i of the ranges that the settings name, if it is one that a model which is trained is
+ * evaluated on beside `evaluation`, else absent. *there: are there so many? */
+wm_status_t wm_plan_evaluation(const wm_run_t *run, int64_t i, wm_range_t *range, bool *there,
+                               wm_error_t *err);
 
 /* Names of the *n stages that the configuration asks for, in the order in which they run. WM_USAGE:
  * plan.stages names one that there is not. */
@@ -48,9 +62,12 @@ enum { WM_STAGE_NAME = 16 };
 wm_status_t wm_plan_stages(const wm_run_t *run, char names[WM_PLAN_STAGES][WM_STAGE_NAME], int *n,
                            wm_error_t *err);
 
-/* One stage on a layout. Those without a formula of their own are told in `rough`. */
+/* One stage on a layout. note: in what sense the time is no count of what is done; empty: it is
+ * one.
+ */
+enum { WM_PLAN_NOTE = 64 };
 wm_status_t wm_plan_stage(const wm_run_t *run, const wm_plan_work_t *work,
                           const wm_machine_t *machine, const char *stage, wm_layout_t layout,
-                          wm_cost_t *out, bool *rough, wm_error_t *err);
+                          wm_cost_t *out, char note[WM_PLAN_NOTE], wm_error_t *err);
 
 #endif

@@ -106,6 +106,10 @@ static wm_status_t read_rates(const wm_run_t *run, double trial, wm_plan_machine
   return WM_OK;
 }
 
+/* Steps of scalar code that a core does in a second: of a processor of 2020 or later. Little
+ * depends on it but the gates' intervals. */
+static const double STEPS = 1e9;
+
 static void read_rest(const wm_run_t *run, wm_plan_machine_t *m) {
   wm_machine_t *r = &m->rates;
   const double f64 = number(run, m, "plan.core_gflops_f64") * 1e9;
@@ -118,6 +122,7 @@ static void read_rest(const wm_run_t *run, wm_plan_machine_t *m) {
     r->memory = (double)pages * (double)sysconf(_SC_PAGESIZE);
   if (f64 > 0)
     r->gram = f64;
+  r->steps = STEPS;
   r->start = number(run, m, "plan.start_seconds");
   r->thread_loss = number(run, m, "plan.thread_loss");
   r->network = number(run, m, "plan.network_gbs") * 1e9;

@@ -77,16 +77,32 @@ static wm_status_t read_ranges(const wm_run_t *run, wm_range_t ranges[WM_ROLES],
   return status;
 }
 
+wm_status_t wm_plan_evaluation(const wm_run_t *run, int64_t i, wm_range_t *range, bool *there,
+                               wm_error_t *err) {
+  const char *name = wm_config_name(run->config, "ranges.", i);
+  *there = name != NULL;
+  *range = (wm_range_t){.name = name, .kind = WM_RANGE_ABSENT};
+  if (name == NULL || strncmp(name, "evaluation_", strlen("evaluation_")) != 0)
+    return WM_OK;
+  return wm_inputs_named_range(run, range, err);
+}
+
 /* A corpus that is long enough for the ranges: long documents are cut, so that it takes more tokens
  * than are kept. */
 static wm_status_t make_corpus(const wm_run_t *run, const wm_range_t ranges[WM_ROLES],
                                wm_typical_t *out, wm_error_t *err) {
   int64_t tokens = 1, rows = 1;
-  for (int r = 0; r < WM_ROLES; r++) {
-    if (ranges[r].kind == WM_RANGE_TOKENS && ranges[r].end > tokens)
-      tokens = ranges[r].end;
-    else if (ranges[r].kind != WM_RANGE_TOKENS && ranges[r].end > rows)
-      rows = ranges[r].end;
+  bool there = true;
+  for (int64_t r = 0; r < WM_ROLES || there; r++) {
+    wm_range_t range = {0};
+    if (r < WM_ROLES)
+      range = ranges[r];
+    else if (wm_plan_evaluation(run, r - WM_ROLES, &range, &there, err) != WM_OK)
+      return err->status;
+    if (range.kind == WM_RANGE_TOKENS && range.end > tokens)
+      tokens = range.end;
+    else if (range.kind != WM_RANGE_TOKENS && range.end > rows)
+      rows = range.end;
   }
   const int64_t window = wm_config_int(run->config, "protocol.window");
   const double kept = window < 512 ? (double)window / 512 : 1;
@@ -94,20 +110,27 @@ static wm_status_t make_corpus(const wm_run_t *run, const wm_range_t ranges[WM_R
                            out, err);
 }
 
+wm_status_t wm_plan_cut(const wm_run_t *run, const wm_plan_work_t *w, const wm_range_t *range,
+                        int64_t block_tokens, wm_windows_t *windows, wm_blocks_t *blocks,
+                        wm_error_t *err) {
+  wm_protocol_t protocol;
+  wm_status_t status = wm_protocol_read(run, &protocol, err);
+  if (status == WM_OK)
+    status = wm_windows_create(&w->corpus.view, &protocol, range, windows, err);
+  return status == WM_OK ? wm_blocks_create(windows, block_tokens, blocks, err) : status;
+}
+
 static wm_status_t cut_texts(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
   wm_range_t ranges[WM_ROLES];
-  wm_protocol_t protocol;
   wm_status_t status;
-  WM_TRY(wm_protocol_read(run, &protocol, err));
   WM_TRY(read_ranges(run, ranges, err));
   WM_TRY(make_corpus(run, ranges, &w->corpus, err));
   for (int r = 0; r < WM_ROLES; r++) {
     if (ranges[r].kind == WM_RANGE_ABSENT)
       continue;
-    WM_TRY(wm_windows_create(&w->corpus.view, &protocol, &ranges[r], &w->windows[r], err));
+    WM_TRY(wm_plan_cut(run, w, &ranges[r], wm_config_int(run->config, "compute.block_tokens"),
+                       &w->windows[r], &w->blocks[r], err));
     w->present[r] = true;
-    WM_TRY(wm_blocks_create(&w->windows[r], wm_config_int(run->config, "compute.block_tokens"),
-                            &w->blocks[r], err));
   }
 cleanup:
   return status;
@@ -136,43 +159,94 @@ static wm_status_t read_arch(const wm_run_t *run, wm_arch_t *out, wm_error_t *er
   return status;
 }
 
-static wm_status_t list_variants(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
+static wm_status_t list_layers(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
   int64_t count;
   const int64_t *given = wm_config_ints(run->config, "fit.layers", &count);
-  wm_available_t have = {.n_layers = w->arch.n_layers,
-                         .where = "what is to be fitted (fit.layers)",
-                         .before_gates = true};
-  void *layers = NULL;
+  void *layers;
+  wm_status_t status = wm_alloc(&layers, w->arch.n_layers, sizeof(int64_t), "layers", err);
+  w->layers = layers;
+  return status == WM_OK ? wm_layer_list("fit.layers", given, count, w->arch.n_layers, w->layers,
+                                         &w->n_layers, err)
+                         : status;
+}
+
+/* Gates that say nothing, of the kinds and layers that the job gate would fit. */
+static wm_status_t list_gates(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
+  int64_t count;
+  const int64_t *given = wm_config_ints(run->config, "gate.layers", &count);
+  wm_gate_job_t *j = &w->gate;
+  void *layers;
   wm_status_t status;
+  w->in = (wm_inputs_t){.run = run};
+  j->in = &w->in;
+  j->choice = wm_gate_choice(run);
+  j->options.fit.threshold = 0.5;
+  j->thresholds = wm_config_floats(run->config, "gate.thresholds", &j->n_thresholds);
+  WM_TRY(wm_gate_specs(j, run->config, &w->arch, err));
   WM_TRY(wm_alloc(&layers, w->arch.n_layers, sizeof(int64_t), "layers", err));
-  WM_TRY(wm_layer_list("fit.layers", given, count, w->arch.n_layers, layers, &have.n, err));
-  have.layers = layers;
-  w->work.fit_layers = have.n;
-  WM_TRY(wm_sweep_variants(run->config, &have, &w->variants, err));
+  j->layers = layers;
+  WM_TRY(wm_layer_list("gate.layers", count > 0 ? given : w->layers,
+                       count > 0 ? count : w->n_layers, w->arch.n_layers, j->layers, &j->n_layers,
+                       err));
+  j->options.fit.specs = j->specs;
+  WM_TRY(wm_gates_create(w->arch.n_layers, w->arch.d_model,
+                         wm_gate_fit_components(&j->options.fit, w->arch.d_model), &j->gates, err));
+  WM_TRY(wm_gate_stand_in(j, err));
+  WM_TRY(wm_gate_variants(j, err));
+  WM_TRY(wm_variants_create(&j->single, err));
+  for (int64_t i = 0; i < j->n_layers; i++)
+    WM_TRY(wm_variants_add(&j->single, &j->layers[i], 1, w->arch.n_layers, err));
 cleanup:
-  free(layers);
   return status;
 }
 
-enum { SCALARS = 3, REFERENCES = 2 }; /* norm, max_abs, kurtosis; random, oracle */
-
-/* Gates of a layer that are fitted, all but the references. */
-static int64_t judged_kinds(const wm_run_t *run) {
-  int64_t bottlenecks, components;
-  wm_config_ints(run->config, "gate.bottlenecks", &bottlenecks);
-  wm_config_ints(run->config, "gate.components", &components);
-  return 1 + bottlenecks + components + SCALARS;
+/* As if a layer's linear gate, or else its first one, had been chosen. */
+static void select_gates(wm_gates_t *gates) {
+  for (int64_t g = gates->n - 1; g >= 0; g--)
+    for (int64_t l = 0; l < gates->n_described; l++)
+      if (gates->layers[l].layer == gates->gates[g].layer &&
+          wm_gate_has_score(gates->gates[g].kind)) {
+        gates->layers[l].selected = g;
+        gates->layers[l].selected_threshold = gates->gates[g].threshold;
+      }
 }
 
-/* Routed variants of a layer when all kinds of gates are measured: each at its own threshold, and
- * when one is chosen the linear one at gate.thresholds, in the sweep all at sweep.thresholds. */
-static double gate_variants(const wm_run_t *run, bool choice) {
-  const double judged = (double)judged_kinds(run);
-  int64_t more;
-  wm_config_floats(run->config, choice ? "gate.thresholds" : "sweep.thresholds", &more);
-  if (!wm_config_bool(run->config, "gate.enabled"))
-    return 0;
-  return judged + REFERENCES + (double)more * (choice ? 1 : judged);
+static wm_status_t list_variants(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
+  const bool measured = w->gated && wm_config_bool(run->config, "sweep.gates");
+  if (w->gated)
+    select_gates(w->gate.gates);
+  const wm_available_t have = {.layers = w->layers,
+                               .n = w->n_layers,
+                               .n_layers = w->arch.n_layers,
+                               .where = "what is to be fitted (fit.layers)",
+                               .gates = measured ? w->gate.gates : NULL,
+                               .before_gates = !measured};
+  return wm_sweep_variants(run->config, &have, &w->variants, err);
+}
+
+/* Are gates fitted: by the setting, or by a stage that is asked for? */
+static wm_status_t has_gates(const wm_run_t *run, bool *gated, wm_error_t *err) {
+  char names[WM_PLAN_STAGES][WM_STAGE_NAME];
+  int n;
+  wm_status_t status = wm_plan_stages(run, names, &n, err);
+  *gated = wm_config_bool(run->config, "gate.enabled");
+  for (int i = 0; i < n && status == WM_OK; i++)
+    *gated |= strcmp(names[i], "gate") == 0;
+  return status;
+}
+
+/* Units that the bootstrap draws from on a range. */
+static wm_status_t count_units(const wm_run_t *run, const wm_windows_t *windows, int64_t *n,
+                               wm_error_t *err) {
+  wm_unit_kind_t kind;
+  void *units;
+  wm_status_t status =
+      wm_alloc(&units, windows->n_predicted, sizeof(int32_t), "bootstrap units", err);
+  wm_unit_parse(wm_config_string(run->config, "bootstrap.unit"), &kind);
+  if (status == WM_OK)
+    status = wm_windows_units(windows, wm_unit_resolve(windows, kind), units, n, err);
+  free(units);
+  return status;
 }
 
 wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error_t *err) {
@@ -185,14 +259,21 @@ wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error
     status = wm_fail(err, WM_USAGE, "a plan needs the ranges fit and evaluation");
     goto cleanup;
   }
+  for (int r = 0; r < WM_ROLES; r++)
+    if (w->present[r])
+      WM_TRY(count_units(run, &w->windows[r], &w->units[r], err));
+  WM_TRY(list_layers(run, w, err));
+  WM_TRY(has_gates(run, &w->gated, err));
+  if (w->gated)
+    WM_TRY(list_gates(run, w, err));
   WM_TRY(list_variants(run, w, err));
-  w->gates = gate_variants(run, true);
   w->work.arch = &w->arch;
+  w->work.layers = w->layers;
+  w->work.fit_layers = w->n_layers;
   w->work.fit = &w->blocks[WM_ROLE_FIT];
   w->work.heldout = w->present[WM_ROLE_VALIDATION] ? &w->blocks[WM_ROLE_VALIDATION] : NULL;
   w->work.evaluation = &w->blocks[WM_ROLE_EVALUATION];
   w->work.variants = &w->variants;
-  w->work.repeats = gate_variants(run, false);
   w->work.gram_bytes = (int64_t)(wm_config_float(c, "fit.memory_gib") * 0x1p30);
   w->work.spectrum = wm_config_bool(c, "fit.spectrum");
   w->work.stack_rows = wm_config_int(c, "compute.stack_rows");
@@ -204,143 +285,22 @@ wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error
   wm_config_floats(c, "fit.lambdas", &w->work.lambdas);
   w->work.resamples =
       wm_config_int(c, "bootstrap.resamples") * (wm_config_bool(c, "bootstrap.unpaired") ? 2 : 1);
+  w->work.units = w->units[WM_ROLE_EVALUATION];
 cleanup:
   return status;
 }
 
 void wm_plan_work_destroy(wm_plan_work_t *w) {
   wm_variants_destroy(&w->variants);
+  wm_variants_destroy(&w->gate.routed);
+  wm_variants_destroy(&w->gate.single);
+  wm_gates_free(w->gate.gates);
+  free(w->gate.layers);
+  free(w->layers);
   for (int r = 0; r < WM_ROLES; r++) {
     wm_blocks_destroy(&w->blocks[r]);
     wm_windows_destroy(&w->windows[r]);
   }
   wm_typical_destroy(&w->corpus);
   *w = (wm_plan_work_t){0};
-}
-
-/* --- stages on a machine ------------------------------------------------------------------------
- */
-
-/* Principal components that the gates of a layer share. */
-static int64_t most_components(const wm_run_t *run) {
-  int64_t n, most = 0;
-  const int64_t *b = wm_config_ints(run->config, "gate.bottlenecks", &n);
-  for (int64_t i = 0; i < n; i++)
-    most = 2 * b[i] > most ? 2 * b[i] : most;
-  const int64_t *c = wm_config_ints(run->config, "gate.components", &n);
-  for (int64_t i = 0; i < n; i++)
-    most = c[i] > most ? c[i] : most;
-  return most;
-}
-
-/* The gates' features are those of a sweep of single layers over their range and the one on which
- * they are chosen; then as many routed variants on the latter, and Newton's steps of the fits. */
-static wm_status_t gate_cost(const wm_run_t *run, const wm_plan_work_t *w, const wm_machine_t *m,
-                             wm_layout_t l, wm_cost_t *out, wm_error_t *err) {
-  enum { NEWTON_STEPS = 15 };
-  const wm_role_t choice = wm_gate_choice(run);
-  const double d = (double)w->arch.d_model,
-               cores = (double)(l.nodes * l.ranks) * wm_plan_speed(m, l.threads);
-  wm_work_t work = w->work;
-  wm_cost_t labels, routed;
-  const wm_plan_gates_t gates = {.layers = work.fit_layers,
-                                 .kinds = judged_kinds(run),
-                                 .width = w->arch.d_model,
-                                 .components = most_components(run),
-                                 .positions = w->windows[WM_ROLE_GATES].n_predicted +
-                                              w->windows[choice].n_predicted,
-                                 .resamples = wm_config_int(run->config, "bootstrap.resamples")};
-  wm_status_t status;
-  if (!w->present[WM_ROLE_GATES] || !w->present[choice])
-    return wm_fail(err, WM_USAGE, "gates need the ranges gates and %s", wm_role_name(choice));
-  work.repeats = 0;
-  work.resamples = 0; /* losses alone */
-  work.evaluation = &w->blocks[WM_ROLE_GATES];
-  WM_TRY(wm_plan_sweep(&work, m, l, &labels, err));
-  work.repeats = w->gates;
-  work.evaluation = &w->blocks[choice];
-  WM_TRY(wm_plan_sweep(&work, m, l, &routed, err));
-  *out = routed;
-  const double newton = NEWTON_STEPS * d * d * (double)w->windows[WM_ROLE_GATES].n_positions *
-                        (double)w->work.fit_layers;
-  out->flops += labels.flops;
-  out->flops64 = newton;
-  out->seconds += labels.seconds - m->start + newton / (cores * m->gram);
-  out->messages += labels.messages;
-  out->meetings += labels.meetings;
-  out->message_bytes += labels.message_bytes;
-  wm_plan_gates(&gates, l, out);
-cleanup:
-  return status;
-}
-
-/* A search over plans that are each measured on the validation range. */
-static wm_status_t allocate_cost(const wm_run_t *run, const wm_plan_work_t *w,
-                                 const wm_machine_t *m, wm_layout_t l, wm_cost_t *out,
-                                 wm_error_t *err) {
-  const double layers = (double)w->arch.n_layers;
-  int64_t shortlist = wm_config_int(run->config, "allocate.shortlist");
-  double plans = layers * (shortlist > 0 ? (double)shortlist : layers);
-  const int64_t most = wm_config_int(run->config, "allocate.max_plans");
-  if (most > 0 && plans > (double)most)
-    plans = (double)most;
-  wm_work_t work = w->work;
-  work.repeats = plans / (double)w->variants.n - 1;
-  if (work.repeats < 0)
-    work.repeats = 0;
-  if (w->present[WM_ROLE_VALIDATION])
-    work.evaluation = &w->blocks[WM_ROLE_VALIDATION];
-  return wm_plan_sweep(&work, m, l, out, err);
-}
-
-/* Three passes' operations for each token, and the gradients' sums. */
-static void finetune_cost(const wm_run_t *run, const wm_plan_work_t *w, const wm_machine_t *m,
-                          wm_layout_t l, wm_cost_t *out) {
-  const wm_config_t *c = run->config;
-  const double length = (double)wm_config_int(c, "finetune.length");
-  const double tokens = length * (double)wm_config_int(c, "finetune.sequences");
-  const double steps =
-      (double)wm_config_int(c, "finetune.steps") * (wm_config_bool(c, "finetune.compare") ? 2 : 1);
-  const double layer =
-      wm_arch_flops_layer(&w->arch) + wm_arch_flops_attention(&w->arch, length / 2);
-  const double forward = (double)w->arch.n_layers * layer + wm_arch_flops_head(&w->arch);
-  const double weights = wm_plan_weights(&w->arch);
-  const double ranks = (double)(l.nodes * l.ranks), nodes = (double)l.nodes;
-  const double sequences = (double)wm_config_int(c, "finetune.sequences");
-  const double useful = sequences < ranks ? sequences : ranks;
-  *out = (wm_cost_t){.flops = steps * tokens * forward *
-                              (wm_config_bool(c, "finetune.recompute") ? 4 : 3)};
-  out->seconds = out->flops / (useful * wm_plan_speed(m, l.threads) * 0.8 * m->trunk);
-  out->seconds += steps * (weights * 2 * (nodes - 1) / nodes / m->network + weights * 4 / 2e10);
-  out->memory = 4 * weights + (double)l.ranks * weights;
-  out->message_bytes = steps * 2 * (nodes - 1) * weights;
-  out->meetings = steps;
-  out->file_bytes = 3 * weights;
-  out->busy = NAN;
-}
-
-wm_status_t wm_plan_stage(const wm_run_t *run, const wm_plan_work_t *w, const wm_machine_t *m,
-                          const char *stage, wm_layout_t l, wm_cost_t *out, bool *rough,
-                          wm_error_t *err) {
-  wm_status_t status = WM_OK;
-  *out = (wm_cost_t){.seconds = 300, .busy = NAN};
-  *rough = false;
-  if (strcmp(stage, "fit") == 0)
-    return wm_plan_fit(&w->work, m, l, out, err);
-  if (strcmp(stage, "sweep") == 0)
-    return wm_plan_sweep(&w->work, m, l, out, err);
-  *rough = true;
-  if (strcmp(stage, "gate") == 0)
-    status = gate_cost(run, w, m, l, out, err);
-  else if (strcmp(stage, "allocate") == 0)
-    status = allocate_cost(run, w, m, l, out, err);
-  else if (strcmp(stage, "finetune") == 0)
-    finetune_cost(run, w, m, l, out);
-  else if (strcmp(stage, "probe") == 0) {
-    /* A fit on each corpus, and passes over as much text again. */
-    status = wm_plan_fit(&w->work, m, l, out, err);
-    out->seconds *= 8;
-  } else
-    out->memory = 0x1p30; /* tokenize: text, in memory that does not grow; minutes at most */
-  return status;
 }

@@ -27,40 +27,54 @@ void wm_plan_fit_messages(const wm_work_t *w, wm_layout_t l, double steps, doubl
   double sums = layers * (2 * (3 * d + 1) + columns + (w->spectrum ? d : 0)) * 8;
   out->meetings = FIXED + OF_A_ROUND * rounds + waits;
   sums += AGREEMENT * (out->meetings - waits);
-  out->message_bytes = summed(l, sums) + broadcast(l, SMALL_THINGS);
+  out->message_bytes = summed(l, sums);
   if (l.nodes > 1)
     out->message_bytes += 2 * (double)(l.nodes - 1) * grams;
 }
 
-void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double variants, double units,
+void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double phases, double units,
                             double losses, wm_cost_t *out) {
   enum { FIXED = 1345, OF_A_LAYER = 4, REQUEST = 24, REPLY = 8 };
   const double ranks = (double)(l.nodes * l.ranks), others = ranks - 1;
   /* Rank 0 takes its own from its memory; each of the others is told in every phase that there are
-   * no more. Oracles are a phase of their own. */
-  const double phases = w->repeats > 0 ? 2 : 1;
+   * no more. */
   const double fetches = units * others / ranks + phases * others;
-  const double cells = variants * (double)w->evaluation->n;
+  const double variants = (double)w->variants->n, cells = variants * (double)w->evaluation->n;
   out->meetings = FIXED + OF_A_LAYER * (double)w->fit_layers;
   out->messages = 2 * fetches;
   out->message_bytes =
-      fetches * (REQUEST + REPLY) + broadcast(l, SMALL_THINGS) +
+      fetches * (REQUEST + REPLY) +
       summed(l, AGREEMENT * out->meetings + cells / 8 + 8 * (variants - 1) * (double)w->resamples);
   if (l.nodes > 1)
     out->message_bytes += 2 * (double)(l.nodes - 1) * losses;
 }
 
-void wm_plan_gates(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *out) {
-  enum { FIXED = 1190, OF_A_GATE = 56, NEWTON_EVALUATIONS = 7 };
-  const double d = (double)w->width, layers = (double)w->layers, kinds = (double)w->kinds;
-  const double meetings = FIXED + OF_A_GATE * layers * kinds;
+void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *out) {
+  enum { FIXED = 1190, OF_A_GATE = 56 };
+  const double d = (double)w->arch->d_model, layers = (double)w->n_layers;
+  const double evaluations = WM_PLAN_NEWTON + 1;
+  const double positions =
+      (double)(w->fit->windows->n_predicted + w->heldout->windows->n_predicted);
+  double judged = 0, components = 0, linear = 0;
+  for (int64_t i = 0; i < w->n_specs; i++) {
+    const double k = (double)w->specs[i].components;
+    judged += wm_gate_has_score(w->specs[i].kind);
+    linear += w->specs[i].kind == WM_GATE_LINEAR;
+    components = k > components ? k : components;
+  }
+  out->meetings = FIXED + OF_A_GATE * layers * judged;
   /* Gradient, loss and Hessian of the linear gate, the others' are small; the Gram matrix of the
    * components; every gate's scores; its AUC's resamples. */
-  const double newton = NEWTON_EVALUATIONS * ((d + 1) * (d + 1) + d + 2) * 8;
-  const double judged = kinds * (double)(w->positions + w->resamples) * 8;
-  out->meetings += meetings;
-  out->message_bytes +=
-      summed(l, layers * (newton + 8 * d * d + judged) + AGREEMENT * meetings) +
-      broadcast(l,
-                layers * (NEWTON_EVALUATIONS * (2 * d + 3) + ((double)w->components + 4) * d) * 8);
+  const double newton = linear * evaluations * ((d + 1) * (d + 1) + d + 2);
+  const double gram = components > 0 ? d * d : 0;
+  out->message_bytes =
+      summed(l, 8 * layers * (newton + gram + judged * (positions + (double)w->resamples)) +
+                    AGREEMENT * out->meetings) +
+      broadcast(l, 8 * layers * (evaluations * (2 * d + 3) + (components + 4) * d));
+}
+
+void wm_plan_open_messages(wm_layout_t l, wm_cost_t *out) {
+  enum { FIXED = 0 };
+  out->meetings = FIXED;
+  out->message_bytes = broadcast(l, SMALL_THINGS) + summed(l, AGREEMENT * FIXED);
 }

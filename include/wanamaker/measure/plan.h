@@ -8,8 +8,11 @@
  *   - an all-reduce of n bytes over N nodes takes 2 (N - 1) / N n / network, a fetch from the queue
  * two latencies;
  *   - the file system's rate is shared by all nodes; every node reads the whole model;
- *   - layers of a fit are solved at the given rates of one core for every rank of a team.
+ *   - layers of a fit are solved at the given rates of one core for every rank of a team;
+ *   - Newton's method takes WM_PLAN_NEWTON steps: the text decides, but it varies little.
  *
+ * A job is opened once (wm_plan_open) and consists of pieces: files of surrogates, evaluations of
+ * variants, fits of gates. Their costs are summed up by wm_plan_add.
  *
  * Bytes between ranks are the least that a call must move, whatever the algorithm: a sum of n bytes
  * over P ranks 2 (P - 1) n, a broadcast (P - 1) n. The number of meetings is a count of what the
@@ -23,6 +26,7 @@
 
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/blocks.h"
+#include "wanamaker/measure/gate_fit.h"
 #include "wanamaker/measure/variants.h"
 #include "wanamaker/model/arch.h"
 
@@ -37,8 +41,9 @@ typedef struct {
   double trunk;           /* operations of a pass of the model alone, one core */
   double gram;            /* float64 operations of Gram matrices, one core */
   double solve, spectrum; /* d^3 of a layer's solution, of its spectrum and path, one core */
-  double thread_loss;     /* see above */
-  double start;           /* seconds in which a job's ranks are started and its files opened */
+  double steps; /* simple steps of scalar code, one core: a number read, looked up and added */
+  double thread_loss; /* see above */
+  double start;       /* seconds in which a job's ranks are started and its files opened */
   double network, latency,
       files; /* bytes of a node's link; seconds of a message; bytes of the file system */
 } wm_machine_t;
@@ -51,10 +56,10 @@ typedef struct {
 typedef struct {
   const wm_arch_t *arch;
   const wm_blocks_t *fit, *heldout, *evaluation; /* heldout: NULL if there is none */
-  const wm_variants_t *variants;                 /* of the sweep, without gates */
-  double repeats; /* routed variants beside every linear one: the sweep's work is 1 + repeats times
-                     as much */
-  int64_t fit_layers; /* how many */
+  const wm_variants_t *variants; /* that are evaluated; what their gates say is not read */
+  const int64_t *layers;         /* [fit_layers] ascending: those of a file of surrogates */
+  int64_t fit_layers;
+  bool sequential;    /* one after another, each in a pass of its own */
   int64_t gram_bytes; /* of a node, at most */
   bool spectrum;
   int64_t stack_rows, tile_rows, tile_vocab, max_group; /* max_group 0: chosen */
@@ -62,6 +67,7 @@ typedef struct {
   double checkpoint_seconds;
   int64_t lambdas;   /* of the path that is reported */
   int64_t resamples; /* of the bootstrap, twice as many with unpaired intervals */
+  int64_t units;     /* that it draws from, of the evaluation */
 } wm_work_t;
 
 typedef struct {
@@ -81,23 +87,42 @@ double wm_plan_weights(const wm_arch_t *arch);
 /* Speed of a rank of t threads, in cores. */
 double wm_plan_speed(const wm_machine_t *machine, int64_t threads);
 
-/* WM_USAGE: fit.memory_gib holds no layer. */
+/* Seconds of a sum of so many bytes over the nodes. */
+double wm_plan_reduce_seconds(const wm_machine_t *machine, wm_layout_t layout, double bytes);
+/* Sums up; of memory the most. busy and group are left alone. */
+void wm_plan_add(wm_cost_t *total, const wm_cost_t *piece);
+
+/* What a job takes beside its pieces: the start, the model's weights. */
+void wm_plan_open(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
+                  wm_cost_t *out);
+/* One file of surrogates. WM_USAGE: fit.memory_gib holds no layer. */
 wm_status_t wm_plan_fit(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
                         wm_cost_t *out, wm_error_t *err);
-/* WM_USAGE: one variant does not fit rank_bytes. */
+/* Seconds of the statistics of so many variants on `losses` predictions each, whose `units` are
+ * resampled. */
+double wm_plan_statistics(const wm_machine_t *machine, wm_layout_t layout, double variants,
+                          double losses, double resamples, double units);
+/* One evaluation of variants, with its statistics. WM_USAGE: one variant does not fit rank_bytes.
+ */
 wm_status_t wm_plan_sweep(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
                           wm_cost_t *out, wm_error_t *err);
 
-/* Fits of a layer's gates. */
+/* A fit of gates. All borrowed. */
 typedef struct {
-  int64_t layers, kinds; /* of gates that are fitted and judged, for each layer */
-  int64_t width, components;
-  int64_t positions; /* of the gates' range and of the one on which they are chosen */
-  int64_t resamples; /* of the AUC's interval */
+  const wm_arch_t *arch;
+  const wm_blocks_t *fit, *heldout; /* the gates' range and the one on which they are chosen */
+  const int64_t *layers;            /* [n_layers] ascending */
+  int64_t n_layers;
+  const wm_gate_spec_t *specs; /* [n_specs] of every layer */
+  int64_t n_specs;
+  int64_t feature_bytes;    /* of a rank, at most; 0: any */
+  int64_t resamples, units; /* of the AUC's interval */
 } wm_plan_gates_t;
 
-/* Messages of the gates' fits alone, added to those of the two sweeps; flops64 too. */
-void wm_plan_gates(const wm_plan_gates_t *work, wm_layout_t layout, wm_cost_t *out);
+enum { WM_PLAN_NEWTON = 6 };
+
+void wm_plan_gates(const wm_plan_gates_t *gates, const wm_machine_t *machine, wm_layout_t layout,
+                   wm_cost_t *out);
 
 /* Time until `workers` of equal speed are done with jobs of these durations, which they take in
  * order, as each gets free; every `interval` seconds (0: never) all wait for each other and write
