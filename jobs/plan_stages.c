@@ -45,7 +45,7 @@ wm_status_t wm_plan_add_losses(wm_plan_at_t *at, const wm_variants_t *variants, 
 }
 
 /* Gates of these layers. */
-static wm_status_t add_gates(wm_plan_at_t *at, const int64_t *layers, int64_t n) {
+static void add_gates(wm_plan_at_t *at, const int64_t *layers, int64_t n) {
   const wm_plan_work_t *w = at->w;
   const wm_gate_job_t *j = &w->gate;
   const wm_config_t *c = at->run->config;
@@ -63,7 +63,15 @@ static wm_status_t add_gates(wm_plan_at_t *at, const int64_t *layers, int64_t n)
   wm_cost_t piece;
   wm_plan_gates(&gates, at->m, at->l, &piece);
   wm_plan_add(at->total, &piece);
-  return WM_OK;
+}
+
+static void add_file(wm_plan_at_t *at, wm_plan_file_t file, double times) {
+  wm_plan_add_file(&at->w->arch, at->l, file, times, at->total);
+}
+
+/* A set of gates from a file. */
+static void read_gates(wm_plan_at_t *at) {
+  add_file(at, at->w->gate.gates->k > 0 ? WM_PLAN_GATES_WITH_COMPONENTS : WM_PLAN_GATES_READ, 1);
 }
 
 /* --- sets of layers -----------------------------------------------------------------------------
@@ -134,8 +142,13 @@ static wm_status_t add_comparisons(wm_plan_at_t *at, const char *setting, bool r
     v.gates = at->w->gate.gates;
     if (status == WM_OK)
       status = wm_variants_add_changes(&v, set.changes, set.n, at->w->arch.n_layers, err);
-    if (status == WM_OK && (set.n > 1 || !routed)) /* one layer is what it is on the whole model */
+    if (status == WM_OK &&
+        (set.n > 1 || !routed)) { /* one layer is what it is on the whole model */
+      add_file(at, routed ? WM_PLAN_ONE_SURROGATE : WM_PLAN_SURROGATES, routed ? (double)set.n : 1);
+      if (routed)
+        read_gates(at);
       status = wm_plan_add_losses(at, &v, WM_ROLE_EVALUATION, true, err);
+    }
     wm_variants_destroy(&v);
     free_set(&set);
   }
@@ -159,6 +172,9 @@ static wm_status_t fit_cost(wm_plan_at_t *at, wm_error_t *err) {
 
 static wm_status_t sweep_cost(wm_plan_at_t *at, wm_error_t *err) {
   wm_status_t status;
+  add_file(at, WM_PLAN_SURROGATES, 1);
+  if (at->w->variants.gates != NULL)
+    read_gates(at);
   WM_TRY(wm_plan_add_losses(at, &at->w->variants, WM_ROLE_EVALUATION, true, err));
   WM_TRY(add_comparisons(at, "sweep.joint", false, err));
   if (at->w->variants.gates != NULL)
@@ -217,9 +233,11 @@ static wm_status_t add_step(wm_plan_at_t *at, set_t *set, int64_t k, wm_error_t 
   WM_TRY(step_variants(at->w, set, k, true, &linear, err));
   WM_TRY(step_variants(at->w, set, k, false, &routed, err));
   WM_TRY(wm_plan_add_fit(at, &set->layers[k], 1, false, err));
+  add_file(at, WM_PLAN_ONE_SURROGATE, 1);
   WM_TRY(wm_plan_add_losses(at, &linear, WM_ROLE_GATES, true, err));
   WM_TRY(wm_plan_add_losses(at, &linear, choice, true, err));
-  WM_TRY(add_gates(at, &set->layers[k], 1));
+  add_gates(at, &set->layers[k], 1);
+  add_file(at, WM_PLAN_GATES_WRITTEN, 1);
   WM_TRY(wm_plan_add_losses(at, &routed, choice, true, err));
 cleanup:
   wm_variants_destroy(&linear);
@@ -237,7 +255,9 @@ static wm_status_t gate_cost(wm_plan_at_t *at, wm_error_t *err) {
     return wm_fail(err, WM_USAGE, "gates need the ranges gates and %s", wm_role_name(j->choice));
   WM_TRY(wm_plan_add_losses(at, &j->single, WM_ROLE_GATES, true, err));
   WM_TRY(wm_plan_add_losses(at, &j->single, j->choice, true, err));
-  WM_TRY(add_gates(at, j->layers, j->n_layers));
+  add_gates(at, j->layers, j->n_layers);
+  add_file(at, WM_PLAN_SURROGATES, 1);
+  add_file(at, WM_PLAN_GATES_WRITTEN, 2); /* as fitted, and with the choice */
   WM_TRY(wm_plan_add_losses(at, &j->routed, j->choice, true, err));
   for (int64_t i = 0; i < sequential_sets(at->run, "sweep.routed") && status == WM_OK; i++) {
     set_t set;

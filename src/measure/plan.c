@@ -182,7 +182,7 @@ wm_status_t wm_plan_fit(const wm_work_t *w, const wm_machine_t *m, wm_layout_t l
   double solution = cube / m->solve + (w->spectrum ? cube / m->spectrum : 0);
   seconds += rounds * solution / (team * wm_plan_speed(m, l.threads) / wm_plan_speed(m, 1));
   out->file_bytes = layers * (d * d + d) * 8;
-  wm_plan_fit_messages(w, l,
+  wm_plan_fit_messages(w, l, passes,
                        passes * (double)(steps_of(w->fit, ranks) + steps_of(w->heldout, ranks)),
                        layers / teams, grams, out);
   out->seconds = seconds + out->file_bytes / m->files + wm_plan_meet(m, l, out->meetings);

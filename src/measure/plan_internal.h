@@ -13,8 +13,8 @@ double wm_plan_meet(const wm_machine_t *machine, wm_layout_t layout, double meet
 
 /* Set messages, meetings and message_bytes. steps: in which all ranks publish rows, for a layer;
  * rounds: layers that a rank helps to solve, mean; grams: bytes of all layers' Gram matrices. */
-void wm_plan_fit_messages(const wm_work_t *work, wm_layout_t layout, double steps, double rounds,
-                          double grams, wm_cost_t *out);
+void wm_plan_fit_messages(const wm_work_t *work, wm_layout_t layout, double passes, double steps,
+                          double rounds, double grams, wm_cost_t *out);
 /* units: of all phases; losses: bytes of the losses. */
 void wm_plan_sweep_messages(const wm_work_t *work, wm_layout_t layout, double phases, double units,
                             double losses, wm_cost_t *out);

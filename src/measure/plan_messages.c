@@ -17,30 +17,33 @@ static double broadcast(wm_layout_t l, double bytes) {
   return (double)(l.nodes * l.ranks - 1) * bytes;
 }
 
-void wm_plan_fit_messages(const wm_work_t *w, wm_layout_t l, double steps, double rounds,
-                          double grams, wm_cost_t *out) {
-  enum { FIXED = 525, OF_A_ROUND = 49 };
+void wm_plan_fit_messages(const wm_work_t *w, wm_layout_t l, double passes, double steps,
+                          double rounds, double grams, wm_cost_t *out) {
+  enum { FIXED = 415, OF_A_ROUND = 49, OF_A_PART = 80, SEQUENTIAL = 60 };
   const double d = (double)w->arch->d_model, layers = (double)w->fit_layers;
   const double columns = 5 + 3 * (double)w->lambdas;
   /* A node's ranks wait for each other before and after they read each other's rows. */
   const double waits = l.ranks > 1 ? layers * (1 + 2 * steps) : 0;
   double sums = layers * (2 * (3 * d + 1) + columns + (w->spectrum ? d : 0)) * 8;
-  out->meetings = FIXED + OF_A_ROUND * rounds + waits;
+  /* Of several passes, each but the last one keeps what it has solved. */
+  out->meetings = FIXED + OF_A_ROUND * rounds + OF_A_PART * (passes - 1) +
+                  (w->sequential ? SEQUENTIAL : 0) + waits;
   sums += AGREEMENT * (out->meetings - waits);
-  out->message_bytes = summed(l, sums);
+  out->message_bytes =
+      summed(l, sums) + (w->sequential ? broadcast(l, layers * (d * d + d) * 4) : 0);
   if (l.nodes > 1)
     out->message_bytes += 2 * (double)(l.nodes - 1) * grams;
 }
 
 void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double phases, double units,
                             double losses, wm_cost_t *out) {
-  enum { FIXED = 1345, OF_A_LAYER = 4, REQUEST = 24, REPLY = 8 };
+  enum { FIXED = 257, OF_A_PHASE = 100, REQUEST = 24, REPLY = 8 };
   const double ranks = (double)(l.nodes * l.ranks), others = ranks - 1;
   /* Rank 0 takes its own from its memory; each of the others is told in every phase that there are
    * no more. */
   const double fetches = units * others / ranks + phases * others;
   const double variants = (double)w->variants->n, cells = variants * (double)w->evaluation->n;
-  out->meetings = FIXED + OF_A_LAYER * (double)w->fit_layers;
+  out->meetings = FIXED + OF_A_PHASE * (phases - 1);
   out->messages = 2 * fetches;
   out->message_bytes =
       fetches * (REQUEST + REPLY) +
@@ -50,7 +53,7 @@ void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double phases, do
 }
 
 void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *out) {
-  enum { FIXED = 1190, OF_A_GATE = 56 };
+  enum { FIXED = 993, OF_A_LAYER = 20, OF_A_GATE = 56 };
   const double d = (double)w->arch->d_model, layers = (double)w->n_layers;
   const double evaluations = WM_PLAN_NEWTON + 1;
   const double positions =
@@ -62,7 +65,7 @@ void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *
     linear += w->specs[i].kind == WM_GATE_LINEAR;
     components = k > components ? k : components;
   }
-  out->meetings = FIXED + OF_A_GATE * layers * judged;
+  out->meetings = FIXED + layers * (OF_A_LAYER + OF_A_GATE * judged);
   /* Gradient, loss and Hessian of the linear gate, the others' are small; the Gram matrix of the
    * components; every gate's scores; its AUC's resamples. */
   const double newton = linear * evaluations * ((d + 1) * (d + 1) + d + 2);
@@ -74,7 +77,22 @@ void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *
 }
 
 void wm_plan_open_messages(wm_layout_t l, wm_cost_t *out) {
-  enum { FIXED = 0 };
+  enum { FIXED = 110 };
   out->meetings = FIXED;
   out->message_bytes = broadcast(l, SMALL_THINGS) + summed(l, AGREEMENT * FIXED);
+}
+
+void wm_plan_add_file(const wm_arch_t *arch, wm_layout_t l, wm_plan_file_t file, double times,
+                      wm_cost_t *total) {
+  static const double meetings[] = {[WM_PLAN_SURROGATES] = 375,
+                                    [WM_PLAN_ONE_SURROGATE] = 100,
+                                    [WM_PLAN_GATES_READ] = 443,
+                                    [WM_PLAN_GATES_WITH_COMPONENTS] = 543,
+                                    [WM_PLAN_GATES_WRITTEN] = 738};
+  const double d = (double)arch->d_model;
+  wm_cost_t c = {.meetings = times * meetings[file]};
+  c.message_bytes = summed(l, AGREEMENT * c.meetings);
+  if (file == WM_PLAN_ONE_SURROGATE)
+    c.message_bytes += broadcast(l, times * 4 * (d * d + d));
+  wm_plan_add(total, &c);
 }

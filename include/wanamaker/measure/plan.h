@@ -107,7 +107,7 @@ double wm_plan_statistics(const wm_machine_t *machine, wm_layout_t layout, doubl
 wm_status_t wm_plan_sweep(const wm_work_t *work, const wm_machine_t *machine, wm_layout_t layout,
                           wm_cost_t *out, wm_error_t *err);
 
-/* A fit of gates. All borrowed. */
+/* A fit of gates, without their file. All borrowed. */
 typedef struct {
   const wm_arch_t *arch;
   const wm_blocks_t *fit, *heldout; /* the gates' range and the one on which they are chosen */
@@ -123,6 +123,19 @@ enum { WM_PLAN_NEWTON = 6 };
 
 void wm_plan_gates(const wm_plan_gates_t *gates, const wm_machine_t *machine, wm_layout_t layout,
                    wm_cost_t *out);
+
+/* Files that a job reads or writes beside its pieces: collective calls alone, their bytes are few.
+ */
+typedef enum {
+  WM_PLAN_SURROGATES,    /* all of a file */
+  WM_PLAN_ONE_SURROGATE, /* one layer of a file */
+  WM_PLAN_GATES_READ,
+  WM_PLAN_GATES_WITH_COMPONENTS, /* read as well */
+  WM_PLAN_GATES_WRITTEN
+} wm_plan_file_t;
+
+void wm_plan_add_file(const wm_arch_t *arch, wm_layout_t layout, wm_plan_file_t file, double times,
+                      wm_cost_t *total);
 
 /* Time until `workers` of equal speed are done with jobs of these durations, which they take in
  * order, as each gets free; every `interval` seconds (0: never) all wait for each other and write
