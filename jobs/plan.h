@@ -51,6 +51,9 @@ void wm_plan_work_destroy(wm_plan_work_t *work);
 wm_status_t wm_plan_cut(const wm_run_t *run, const wm_plan_work_t *work, const wm_range_t *range,
                         int64_t block_tokens, wm_windows_t *windows, wm_blocks_t *blocks,
                         wm_error_t *err);
+/* Units that the bootstrap draws from. */
+wm_status_t wm_plan_units(const wm_run_t *run, const wm_windows_t *windows, int64_t *n,
+                          wm_error_t *err);
 /* Number i of the ranges that the settings name, if it is one that a model which is trained is
  * evaluated on beside `evaluation`, else absent. *there: are there so many? */
 wm_status_t wm_plan_evaluation(const wm_run_t *run, int64_t i, wm_range_t *range, bool *there,

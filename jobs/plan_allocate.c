@@ -54,7 +54,7 @@ static wm_status_t add_batches(wm_plan_at_t *at, const wm_options_t *o, bool tog
   return status;
 }
 
-wm_status_t wm_plan_allocate(wm_plan_at_t *at, wm_error_t *err) {
+wm_status_t wm_plan_job_allocate(wm_plan_at_t *at, wm_error_t *err) {
   const wm_plan_work_t *w = at->w;
   const wm_config_t *c = at->run->config;
   const int64_t limit = wm_config_int(c, "allocate.max_plans");

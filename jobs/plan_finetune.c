@@ -235,7 +235,7 @@ cleanup:
   return status;
 }
 
-wm_status_t wm_plan_finetune(wm_plan_at_t *at, wm_error_t *err) {
+wm_status_t wm_plan_job_finetune(wm_plan_at_t *at, wm_error_t *err) {
   wm_status_t status = add_plan(at, false, err);
   if (status == WM_OK && wm_config_bool(at->run->config, "finetune.compare"))
     status = add_plan(at, true, err);

@@ -282,10 +282,10 @@ wm_status_t wm_plan_stage(const wm_run_t *run, const wm_plan_work_t *w, const wm
   } stages[] = {{"fit", fit_cost},
                 {"sweep", sweep_cost},
                 {"gate", gate_cost},
-                {"allocate", wm_plan_allocate},
-                {"finetune", wm_plan_finetune},
-                {"tokenize", wm_plan_tokenize},
-                {"probe", wm_plan_probe}};
+                {"allocate", wm_plan_job_allocate},
+                {"finetune", wm_plan_job_finetune},
+                {"tokenize", wm_plan_job_tokenize},
+                {"probe", wm_plan_job_probe}};
   wm_plan_at_t at = {.run = run, .w = w, .m = m, .l = l, .total = out};
   wm_plan_open(&w->work, m, l, out);
   for (size_t i = 0; i < sizeof stages / sizeof stages[0]; i++)

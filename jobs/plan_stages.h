@@ -23,11 +23,12 @@ wm_status_t wm_plan_add_losses(wm_plan_at_t *at, const wm_variants_t *variants, 
                                bool statistics, wm_error_t *err);
 
 /* Training passes and evaluations of all phases, and the fits between them. */
-wm_status_t wm_plan_finetune(wm_plan_at_t *at, wm_error_t *err);
+wm_status_t wm_plan_job_finetune(wm_plan_at_t *at, wm_error_t *err);
 /* Every option alone, then steps of the search. */
-wm_status_t wm_plan_allocate(wm_plan_at_t *at, wm_error_t *err);
-/* Bytes of the corpora that are there. */
-wm_status_t wm_plan_tokenize(wm_plan_at_t *at, wm_error_t *err);
-wm_status_t wm_plan_probe(wm_plan_at_t *at, wm_error_t *err);
+wm_status_t wm_plan_job_allocate(wm_plan_at_t *at, wm_error_t *err);
+/* Bytes of the corpora, as far as they are there. */
+wm_status_t wm_plan_job_tokenize(wm_plan_at_t *at, wm_error_t *err);
+/* Surrogates and probes of every corpus, and types across them. */
+wm_status_t wm_plan_job_probe(wm_plan_at_t *at, wm_error_t *err);
 
 #endif

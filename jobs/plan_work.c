@@ -235,9 +235,8 @@ static wm_status_t has_gates(const wm_run_t *run, bool *gated, wm_error_t *err) 
   return status;
 }
 
-/* Units that the bootstrap draws from on a range. */
-static wm_status_t count_units(const wm_run_t *run, const wm_windows_t *windows, int64_t *n,
-                               wm_error_t *err) {
+wm_status_t wm_plan_units(const wm_run_t *run, const wm_windows_t *windows, int64_t *n,
+                          wm_error_t *err) {
   wm_unit_kind_t kind;
   void *units;
   wm_status_t status =
@@ -261,7 +260,7 @@ wm_status_t wm_plan_work_create(const wm_run_t *run, wm_plan_work_t *w, wm_error
   }
   for (int r = 0; r < WM_ROLES; r++)
     if (w->present[r])
-      WM_TRY(count_units(run, &w->windows[r], &w->units[r], err));
+      WM_TRY(wm_plan_units(run, &w->windows[r], &w->units[r], err));
   WM_TRY(list_layers(run, w, err));
   WM_TRY(has_gates(run, &w->gated, err));
   if (w->gated)

@@ -53,6 +53,14 @@ typedef struct {
   wm_probe_tables_t tables;
 } wm_probe_job_t;
 
+/* Not collective. Is the corpus among the names of probe.corpora? */
+bool wm_probe_wants(const char *names, const char *corpus);
+/* Not collective. The range of a role, or what corpora.NAME.MEMBER says instead. */
+wm_status_t wm_probe_range(const wm_run_t *run, const char *name, const char *member,
+                           wm_role_t role, wm_range_t *out, wm_error_t *err);
+/* Not collective. Numbers, views and exclusions. */
+wm_status_t wm_probe_options_read(const wm_config_t *config, wm_probe_options_t *out,
+                                  wm_error_t *err);
 /* Not collective. Everything that the settings say, but for the corpora. */
 wm_status_t wm_probe_settings(wm_probe_job_t *job, wm_error_t *err);
 /* Collective. The corpora's texts, types and traits. */

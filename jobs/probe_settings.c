@@ -68,6 +68,17 @@ static bool take_class(wm_probe_options_t *o, const char *word) {
   return false;
 }
 
+wm_status_t wm_probe_options_read(const wm_config_t *c, wm_probe_options_t *out, wm_error_t *err) {
+  wm_status_t status;
+  *out = read_options(c);
+  WM_TRY(each_word(c, "probe.views", "normalised, study, normed, and all of them by \"all\"",
+                   take_view, out, err));
+  WM_TRY(each_word(c, "probe.exclude", "position0, first, end_of_text, high_norm", take_class, out,
+                   err));
+cleanup:
+  return status;
+}
+
 wm_status_t wm_probe_settings(wm_probe_job_t *j, wm_error_t *err) {
   const wm_config_t *c = j->run->config;
   const int64_t n_layers = wm_model_arch(j->in.model)->n_layers;
@@ -75,11 +86,7 @@ wm_status_t wm_probe_settings(wm_probe_job_t *j, wm_error_t *err) {
   const int64_t *given = wm_config_ints(c, "probe.layers", &count);
   void *memory;
   wm_status_t status;
-  j->options = read_options(c);
-  WM_TRY(each_word(c, "probe.views", "normalised, study, normed, and all of them by \"all\"",
-                   take_view, &j->options, err));
-  WM_TRY(each_word(c, "probe.exclude", "position0, first, end_of_text, high_norm", take_class,
-                   &j->options, err));
+  WM_TRY(wm_probe_options_read(c, &j->options, err));
   WM_TRY(wm_alloc(&memory, n_layers, sizeof(int64_t), "layers", err));
   j->layers = memory;
   WM_TRY(wm_layer_list("probe.layers", given, count, n_layers, j->layers, &j->n_layers, err));
@@ -130,7 +137,7 @@ uint64_t wm_probe_settings_key(const wm_probe_job_t *j, uint64_t seed) {
 /* --- corpora ------------------------------------------------------------------------------------
  */
 
-static bool is_wanted(const char *names, const char *name) {
+bool wm_probe_wants(const char *names, const char *name) {
   char word[128];
   int used;
   for (const char *at = names; sscanf(at, " %127s%n", word, &used) == 1; at += used)
@@ -152,14 +159,13 @@ static wm_status_t check_names(const wm_probe_job_t *j, const char *names, wm_er
   return WM_OK;
 }
 
-/* The range of a role, or what corpora.NAME.MEMBER says instead. */
-static wm_status_t range_of(const wm_probe_job_t *j, const char *name, const char *member,
-                            wm_role_t role, wm_range_t *out, wm_error_t *err) {
+wm_status_t wm_probe_range(const wm_run_t *run, const char *name, const char *member,
+                           wm_role_t role, wm_range_t *out, wm_error_t *err) {
   char key[256];
   int64_t count;
-  wm_status_t status = wm_inputs_range(j->run, role, out, err);
+  wm_status_t status = wm_inputs_range(run, role, out, err);
   snprintf(key, sizeof key, "corpora.%s.%s", name, member);
-  const int64_t *ends = wm_config_ints(j->run->config, key, &count);
+  const int64_t *ends = wm_config_ints(run->config, key, &count);
   if (status != WM_OK || count == 0)
     return status;
   if (count != 2 || ends[0] >= ends[1])
@@ -176,8 +182,8 @@ static wm_status_t open_texts(wm_probe_job_t *j, wm_probe_corpus_t *c, int index
   c->name = j->in.corpora[index];
   c->in = j->in;
   memset(c->in.text, 0, sizeof c->in.text);
-  WM_TRY(range_of(j, c->name, "fit", WM_ROLE_FIT, &fit, err));
-  WM_TRY(range_of(j, c->name, "probe", WM_ROLE_EVALUATION, &probe, err));
+  WM_TRY(wm_probe_range(j->run, c->name, "fit", WM_ROLE_FIT, &fit, err));
+  WM_TRY(wm_probe_range(j->run, c->name, "probe", WM_ROLE_EVALUATION, &probe, err));
   WM_TRY(wm_inputs_open_text(&c->in, index, &fit, block, &c->in.text[WM_ROLE_FIT], err));
   WM_TRY(wm_inputs_open_text(&c->in, index, &probe, block, &c->in.text[WM_ROLE_EVALUATION], err));
   if (!wm_config_bool(j->run->config, "ranges.allow_overlap"))
@@ -217,7 +223,7 @@ wm_status_t wm_probe_open_corpora(wm_probe_job_t *j, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(check_names(j, names, err));
   for (int i = 0; i < j->in.n_corpora; i++) {
-    if (!is_wanted(names, j->in.corpora[i]))
+    if (!wm_probe_wants(names, j->in.corpora[i]))
       continue;
     wm_probe_corpus_t *c = &j->corpora[j->n_corpora++];
     WM_TRY(open_texts(j, c, i, err));

@@ -157,6 +157,12 @@ static double gram_seconds(const wm_work_t *w, const wm_machine_t *m, wm_layout_
   return gram / nodes_used / ((double)l.ranks * wm_plan_speed(m, l.threads) * m->gram);
 }
 
+double wm_plan_team(const wm_arch_t *arch, const wm_machine_t *m, wm_layout_t l) {
+  int rows, columns;
+  wm_grid_shape((int)(l.nodes * l.ranks), arch->d_model, &rows, &columns);
+  return rows * columns * wm_plan_speed(m, l.threads) / wm_plan_speed(m, 1);
+}
+
 wm_status_t wm_plan_fit(const wm_work_t *w, const wm_machine_t *m, wm_layout_t l, wm_cost_t *out,
                         wm_error_t *err) {
   const int64_t ranks = l.nodes * l.ranks, each = wm_gram_bytes_per_layer(w->arch->d_model);

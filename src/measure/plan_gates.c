@@ -5,25 +5,20 @@
 
 #include <math.h>
 
-/* Steps (wm_machine_t) of what is no product. */
 enum {
-  OF_ROW = 60,    /* a row's probability, loss and weight in Newton's method */
-  OF_FEATURE = 1, /* one element of a row: read, shifted and scaled */
-  OF_VISIT = 5,   /* a position of a resampled AUC */
-  OF_COMPARISON = 6,
-  OF_POSITION = 60 /* counts and correlation of a score */
+  OF_ROW = 60,    /* steps of a row's probability, loss and weight in Newton's method */
+  OF_FEATURE = 1, /* of one element of a row: read, shifted and scaled */
 };
 
-static double sort_steps(double n) {
+double wm_plan_sort(double n) {
+  enum { OF_COMPARISON = 6 };
   return OF_COMPARISON * n * log2(n + 2);
 }
 
 /* Evaluations of a regression's gradient and Hessian: one at the start, one after each step. */
 static const double EVALUATIONS = WM_PLAN_NEWTON + 1;
 
-/* A regression with m unknowns on `rows`, whose inputs are made anew from floats each time or not.
- */
-static void regression(double rows, double m, bool from_floats, double *products, double *steps) {
+void wm_plan_regression(double rows, double m, bool from_floats, double *products, double *steps) {
   *products += EVALUATIONS * rows * m * m;
   *steps += EVALUATIONS * rows * (OF_ROW + m * (1 + (from_floats ? OF_FEATURE : 0)));
 }
@@ -42,15 +37,15 @@ static void shared_work(const wm_plan_gates_t *g, double rows, double heldout, d
       continue;
     most = (double)s->components > most ? (double)s->components : most;
     if (s->kind == WM_GATE_LINEAR)
-      regression(rows, d + 1, true, products, steps);
+      wm_plan_regression(rows, d + 1, true, products, steps);
     else if (s->kind == WM_GATE_PCA)
-      regression(rows, (double)s->components + 1, false, products, steps);
+      wm_plan_regression(rows, (double)s->components + 1, false, products, steps);
     else
-      regression(rows, 2, false, products, steps);
+      wm_plan_regression(rows, 2, false, products, steps);
     if (s->kind != WM_GATE_LINEAR && s->kind != WM_GATE_PCA && !alone)
       *steps += rows * d;           /* the feature */
     *steps += (rows + heldout) * d; /* scores */
-    *steps += (double)g->resamples * heldout * OF_VISIT;
+    *steps += (double)g->resamples * heldout * WM_PLAN_OF_VISIT;
   }
   if (most > 0) {
     *products += rows * d * d;
@@ -60,15 +55,16 @@ static void shared_work(const wm_plan_gates_t *g, double rows, double heldout, d
 
 /* What every rank does for itself of one layer's gates. */
 static double own_steps(const wm_plan_gates_t *g, double rows, double heldout) {
-  double steps = sort_steps(rows) + sort_steps(rows); /* labels; ends of the direction */
+  double steps = wm_plan_sort(rows) + wm_plan_sort(rows); /* labels; ends of the direction */
   for (int64_t i = 0; i < g->n_specs; i++)
     if (wm_gate_has_score(g->specs[i].kind))
-      steps += sort_steps(rows) + 2 * sort_steps(heldout) + OF_POSITION * (rows + heldout);
+      steps +=
+          wm_plan_sort(rows) + 2 * wm_plan_sort(heldout) + WM_PLAN_OF_POSITION * (rows + heldout);
   return steps;
 }
 
 /* d^3 of a layer's solutions, and of its eigenvectors. */
-static double algebra_seconds(const wm_plan_gates_t *g, const wm_machine_t *m) {
+static double algebra_seconds(const wm_plan_gates_t *g, const wm_machine_t *m, wm_layout_t l) {
   const double d = (double)g->arch->d_model, cube = d * d * d;
   double seconds = 0;
   bool components = false;
@@ -77,7 +73,7 @@ static double algebra_seconds(const wm_plan_gates_t *g, const wm_machine_t *m) {
       seconds += WM_PLAN_NEWTON * cube / m->solve;
     components |= g->specs[i].components > 0;
   }
-  return seconds + (components ? cube / m->spectrum : 0);
+  return (seconds + (components ? cube / m->spectrum : 0)) / wm_plan_team(g->arch, m, l);
 }
 
 /* Features of as many layers at once as a rank may hold. */
@@ -111,7 +107,7 @@ void wm_plan_gates(const wm_plan_gates_t *g, const wm_machine_t *m, wm_layout_t 
   shared_work(g, rows, heldout, &products, &steps);
   out->seconds = features_seconds(g, m, l, out);
   out->seconds += layers * (products / (cores * m->gram) + steps / (cores * m->steps) +
-                            own_steps(g, rows, heldout) / m->steps + algebra_seconds(g, m));
+                            own_steps(g, rows, heldout) / m->steps + algebra_seconds(g, m, l));
   out->flops64 = layers * products;
   wm_plan_gates_messages(g, l, out);
   out->seconds += wm_plan_meet(m, l, out->meetings);

@@ -8,8 +8,19 @@
  * dealt out to the ranks in turn: a step ends with its longest block. Adds to *flops. */
 double wm_plan_trunk(const wm_arch_t *arch, const wm_machine_t *machine, wm_layout_t layout,
                      const wm_blocks_t *blocks, double passes, double n_layers, double *flops);
+/* Cores that solve one matrix of the model's width together. */
+double wm_plan_team(const wm_arch_t *arch, const wm_machine_t *machine, wm_layout_t layout);
 /* What `meetings` collective calls take. */
 double wm_plan_meet(const wm_machine_t *machine, wm_layout_t layout, double meetings);
+
+/* Steps (wm_machine_t) of a position of a resampled AUC, and of one whose score is counted and
+ * correlated. */
+enum { WM_PLAN_OF_VISIT = 5, WM_PLAN_OF_POSITION = 60 };
+/* Steps of a sort. */
+double wm_plan_sort(double n);
+/* A regression with m unknowns on `rows`, whose inputs are made anew from floats each time or not:
+ * adds float64 operations of its products, and steps. */
+void wm_plan_regression(double rows, double m, bool from_floats, double *products, double *steps);
 
 /* Set messages, meetings and message_bytes. steps: in which all ranks publish rows, for a layer;
  * rounds: layers that a rank helps to solve, mean; grams: bytes of all layers' Gram matrices. */

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What ranks send each other in a fit, the fit of gates and a sweep, counted call by call (messages.c), beside what the
-# plan says. Tolerances: collective calls 3 %; bytes 5 % in fit and sweep, 15 % with gates, whose number of Newton steps
+# plan says; for two ranks also with sets of layers that are made one layer after another. Tolerances: collective calls 3 %; bytes 5 % in fit and sweep, 15 % with gates, whose number of Newton steps
 # the text decides. Who fetches how many units is a race: of the n that the plan cuts, the others than rank 0 fetch none
 # at least and all at most, in two messages each, and are told once that there are no more.
 #   messages.sh WANAMAKER MPIEXEC MODEL_DIR MESSAGES_LIBRARY      (WM_RANKS="1 2 4")
@@ -31,8 +31,8 @@ within() { # VALUE EXPECTED PERCENT
   awk -v a="$1" -v b="$2" -v p="$3" 'BEGIN { d = a - b; exit !((d < 0 ? -d : d) <= p / 100 * b) }'
 }
 
-printf '%-6s %5s  %9s %9s  %9s %9s  %12s %12s\n' stage ranks messages planned calls planned bytes planned
-for ranks in ${WM_RANKS:-1 2 4}; do
+compare() { # RANKS
+  local ranks=$1 stage sent calls bytes plan_sent plan_calls plan_bytes
   counted "$ranks" tokenize >/dev/null
   for stage in fit gate sweep; do
     read -r sent calls bytes < <(counted "$ranks" $stage)
@@ -45,4 +45,12 @@ for ranks in ${WM_RANKS:-1 2 4}; do
     awk -v s="$sent" -v p="$plan_sent" -v r="$ranks" 'BEGIN { exit !(r == 1 || p == 0 ? s == 0 && p == 0 : s >= 2 * (r - 1) &&
       s <= p * r / (r - 1)) }' || fail "$stage on $ranks ranks: messages"
   done
+}
+
+printf '%-6s %5s  %9s %9s  %9s %9s  %12s %12s\n' stage ranks messages planned calls planned bytes planned
+for ranks in ${WM_RANKS:-1 2 4}; do
+  compare "$ranks"
 done
+rm -rf "$work/out.2"
+settings+=("sweep.joint=([2,3])" "sweep.routed=([2,3,4])" fit.sequential=true "gate.kinds=linear pca norm")
+compare 2

@@ -124,6 +124,27 @@ enum { WM_PLAN_NEWTON = 6 };
 void wm_plan_gates(const wm_plan_gates_t *gates, const wm_machine_t *machine, wm_layout_t layout,
                    wm_cost_t *out);
 
+/* Probes of the layers of one corpus with one file of surrogates. All borrowed. */
+typedef struct {
+  const wm_arch_t *arch;
+  const wm_work_t *work;     /* of a sweep: memory, groups, tiles */
+  const wm_blocks_t *blocks; /* of what is probed */
+  const int64_t *layers;     /* [n_layers] ascending */
+  int64_t n_layers;
+  int64_t views;                     /* of token and context, how many */
+  int64_t resamples, units;          /* of all intervals */
+  int64_t components;                /* that clusters are looked for in */
+  int64_t clusters, restarts;        /* k of k-means */
+  int64_t iterations;                /* of it, counted to the last one */
+  int64_t hidden, hidden_iterations; /* units of the hidden layer; counted to the last one */
+  double train_share;
+  bool brief; /* losses and types alone */
+} wm_plan_probe_t;
+
+/* WM_USAGE: as of wm_plan_sweep. */
+wm_status_t wm_plan_probe(const wm_plan_probe_t *probe, const wm_machine_t *machine,
+                          wm_layout_t layout, wm_cost_t *out, wm_error_t *err);
+
 /* Files that a job reads or writes beside its pieces: collective calls alone, their bytes are few.
  */
 typedef enum {
