@@ -219,20 +219,20 @@ static wm_status_t scaling_table(const job_t *j, wm_layout_t l, wm_error_t *err)
 
 static void print_assumptions(const job_t *j) {
   const wm_machine_t *m = &j->machine.rates;
-  fprintf(j->run->out,
-          "\nassumed, from %s:\n"
-          "  one core, while all others compute: %.1f GF/s in the sweep's passes, %.1f in the "
-          "model's alone, %.1f in\n  Gram matrices (float64); t threads are as fast as t / (1 + "
-          "%.3g (t - 1)) cores\n"
-          "  links of %.3g GB/s and %.3g us, files at %.3g GB/s for all nodes; an all-reduce of n "
-          "bytes over N nodes\n  moves 2 (N - 1) / N n over each link; every node reads the whole "
-          "model; nobody else is on the machine\n"
-          "  texts with the lengths of WikiText's rows, %" PRId64 " tokens to fit, %" PRId64
-          " to evaluate\n",
-          j->machine.source, m->sweep / 1e9, m->trunk / 1e9, m->gram / 1e9, m->thread_loss,
-          m->network / 1e9, m->latency * 1e6, m->files / 1e9,
-          j->work.windows[WM_ROLE_FIT].n_positions,
-          j->work.windows[WM_ROLE_EVALUATION].n_predicted);
+  fprintf(
+      j->run->out,
+      "\nassumed, from %s:\n"
+      "  one core, while all others compute: %.1f GF/s in the sweep's passes, %.1f in the "
+      "model's alone, %.1f in\n  Gram matrices (float64), %.2g scalar steps a second; t threads "
+      "are as fast as t / (1 + %.3g (t - 1))\n  cores\n"
+      "  links of %.3g GB/s and %.3g us, files at %.3g GB/s for all nodes; an all-reduce of n "
+      "bytes over N nodes\n  moves 2 (N - 1) / N n over each link; every node reads the whole "
+      "model; nobody else is on the machine\n"
+      "  texts with the lengths of WikiText's rows, %" PRId64 " tokens to fit, %" PRId64
+      " to evaluate\n",
+      j->machine.source, m->sweep / 1e9, m->trunk / 1e9, m->gram / 1e9, m->steps, m->thread_loss,
+      m->network / 1e9, m->latency * 1e6, m->files / 1e9, j->work.windows[WM_ROLE_FIT].n_positions,
+      j->work.windows[WM_ROLE_EVALUATION].n_predicted);
 }
 
 static wm_status_t print_tables(job_t *j, wm_error_t *err) {

@@ -2,7 +2,8 @@
 # The plan against the clock: for each model a short bench, the plan that takes its rates from it, and the stages as they
 # run, on two ranks of one thread: fit, sweep, gates of two kinds of configurations (without and with sets of layers that
 # are made one after another), fine-tuning of two plans. Every stage is to be within a quarter of its plan. Somebody else
-# at work makes a stage slower, never quicker: it is measured up to three times and its shortest time counts.
+# at work makes a stage slower, never quicker: it is measured up to three times, its shortest time counts, and the truth
+# lies between what a rank's processor was busy for it and the clock, which on a quiet machine are nearly the same.
 #   plan_times.sh WANAMAKER MPIEXEC MODEL_DIR...     a directory, or gpt2: its shape with random weights, fewer tokens,
 #                                                    fit and sweep alone
 set -euo pipefail
@@ -35,15 +36,15 @@ make_gpt2() {
   cp tests/data/demo_gpt2/tokenizer.json "$work/gpt2/"
 }
 
-# Of the clock, and of the processor for each of two ranks: where these are far apart somebody else was at work.
+# Of the clock, and of the processor for each of two ranks.
 seconds_of() { # COMMAND...
   local TIMEFORMAT='%R %U %S'
   { time "$@" 2>&3; } 3>&2 2>"$work/time"
   awk '{ print $1, ($2 + $3) / 2 }' "$work/time"
 }
 
-is_within() { # PLANNED MEASURED
-  awk -v p="$1" -v m="$2" 'BEGIN { exit !(p >= 0.75 * m && p <= 1.25 * m) }'
+is_within() { # PLANNED CLOCK PROCESSOR
+  awk -v p="$1" -v c="$2" -v b="$3" 'BEGIN { exit !(p >= 0.75 * (b < c ? b : c) && p <= 1.25 * c) }'
 }
 
 # Stages of a configuration, in $settings, one after another. Before a repetition what was there before the stage is put
@@ -66,11 +67,11 @@ compare() { # NAME STAGES
       if [ -z "$measured" ] || awk "BEGIN { exit !($seconds < $measured) }"; then
         measured=$seconds processor=$spent
       fi
-      ! is_within "$planned" "$measured" || break
+      ! is_within "$planned" "$measured" "$processor" || break
     done
     printf '%-14s %-22s %-9s %8.1fs %8.1fs %8.1fs %7.2f\n' "$model_name" "$name" "$stage" "$planned" "$measured" \
       "$processor" "$(awk "BEGIN { print $planned / $measured }")"
-    is_within "$planned" "$measured" || off=$((off + 1))
+    is_within "$planned" "$measured" "$processor" || off=$((off + 1))
   done
 }
 

@@ -34,7 +34,7 @@ static const wm_machine_t machine = {.cores = 1,
                                      .files = 1e12};
 
 static wm_cost_t cost_of(const char *stage, int n, const char *const *more) {
-  const char *settings[16] = {"protocol.kind=stream",
+  const char *settings[24] = {"protocol.kind=stream",
                               "ranges.fit.tokens=[0,512]",
                               "ranges.gates.tokens=[512,1024]",
                               "ranges.validation.tokens=[1024,1536]",
@@ -134,9 +134,42 @@ static void test_sweep(void **state) {
   check_flops(&gated, singles + routed + 9 * layer + 3 * head + 2 * surrogate, 0);
 }
 
+static double finetune_flops(const char *steps, const char *every) {
+  const char *const settings[] = {"gate.enabled=false",
+                                  "finetune.layers=[3]",
+                                  "finetune.sequences=2",
+                                  "finetune.length=256",
+                                  steps,
+                                  every};
+  return cost_of("finetune", 6, settings).flops;
+}
+
+/* Two sequences of 256 fill a tile of 512 rows, the head takes one for each. A step: forward; back
+ * through the head, its weights on 255 rows of each, two products more for each of every layer's,
+ * one for the surrogate of layer 3, attention's five against two. An evaluation: a window of 512.
+ */
+static void test_finetune(void **state) {
+  (void)state;
+  const double dense = 8 * 96 * 96, mlp = 4 * 96 * 384, scores = 4 * 96 * 128.5;
+  const double forward = rows * (8 * (dense + scores) + 7 * mlp + surrogate + 2 * head);
+  const double backward = rows * (8 * (2 * dense + 2.5 * scores) + 7 * 2 * mlp + surrogate) +
+                          rows * 2 * head + 2 * 255 * head;
+  const double evaluation = rows * (8 * (dense + 4 * 96 * 256.5) + 7 * mlp + surrogate + head);
+  const double ten = finetune_flops("finetune.steps=10", "finetune.evaluate_every=0");
+  const double eleven = finetune_flops("finetune.steps=11", "finetune.evaluate_every=0");
+  const double watched = finetune_flops("finetune.steps=10", "finetune.evaluate_every=4");
+  assert_true(fabs((eleven - ten) / (forward + backward) - 1) < 1e-9);
+  assert_true(fabs((watched - ten) / (2 * evaluation) - 1) < 1e-9);
+  /* The full model, and the start and the end of the phase; the fit's passes. */
+  const double full = rows * (8 * layer + head);
+  const double rest = full + 2 * evaluation + rows * 2 * 4 * layer;
+  assert_true(fabs(ten / (10 * (forward + backward) + rest) - 1) < 1e-9);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gate), cmocka_unit_test(test_sequential_gates),
-      cmocka_unit_test(test_sequential_fit), cmocka_unit_test(test_sweep)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gate),
+                                     cmocka_unit_test(test_sequential_gates),
+                                     cmocka_unit_test(test_sequential_fit),
+                                     cmocka_unit_test(test_sweep), cmocka_unit_test(test_finetune)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
