@@ -38,8 +38,9 @@ static void shared_work(const wm_plan_probe_t *p, double *products, double *step
   *steps += (double)p->views * n * d * 24;   /* parts, their product, norms, types' means */
   *steps += judgements(p) * (double)p->resamples * test * WM_PLAN_OF_VISIT;
   *steps += n * d * (4 + k); /* standardisation and projection */
-  /* Starts of k-means: k centres planted one after another, then all distances anew. */
-  *steps += (double)(p->restarts * p->clusters) * n * k * (1 + (double)p->iterations);
+  /* Starts of k-means: k centres planted one after another, then all distances anew, four elements
+   * in a step. */
+  *steps += (double)(p->restarts * p->clusters) * n * k * (1 + (double)p->iterations) / 4;
 }
 
 /* Steps of every rank for itself. */
@@ -79,11 +80,12 @@ wm_status_t wm_plan_probe(const wm_plan_probe_t *p, const wm_machine_t *m, wm_la
   if (status != WM_OK || p->brief)
     return status;
   shared_work(p, &products, &steps);
-  /* Of the hidden layer: two products forward and back, and one for the gradient. */
+  /* Of the hidden layer: two products forward and back, and one for the gradient; they are narrow,
+   * and reach half of what the model's do. */
   const double hidden = 6 * rows * d * (double)(p->hidden * p->hidden_iterations);
   out->seconds +=
       layers *
-      (products / (cores * m->gram) + hidden / (cores * m->trunk) + steps / (cores * m->steps) +
+      (products / (cores * m->gram) + 2 * hidden / (cores * m->trunk) + steps / (cores * m->steps) +
        own_steps(p) / m->steps +
        (wide_regressions(p) * WM_PLAN_NEWTON * cube / m->solve + cube / m->spectrum) / team);
   out->flops += layers * hidden;
