@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 /* Steps (wm_machine_t) of a byte's encoding, and bytes of text that become a token. */
-enum { OF_BYTE = 100, BYTES_OF_TOKEN = 4 };
+enum { OF_BYTE = 40, BYTES_OF_TOKEN = 4 };
 
 /* Bytes of the corpora; *missing: are there some that are not there yet? */
 static double corpus_bytes(const wm_run_t *run, bool *missing) {

@@ -19,7 +19,7 @@ static double broadcast(wm_layout_t l, double bytes) {
 
 void wm_plan_fit_messages(const wm_work_t *w, wm_layout_t l, double passes, double steps,
                           double rounds, double grams, wm_cost_t *out) {
-  enum { FIXED = 415, OF_A_ROUND = 49, OF_A_PART = 80, SEQUENTIAL = 60 };
+  enum { FIXED = 425, OF_A_ROUND = 49, OF_A_PART = 80, SEQUENTIAL = 60 };
   const double d = (double)w->arch->d_model, layers = (double)w->fit_layers;
   const double columns = 5 + 3 * (double)w->lambdas;
   /* A node's ranks wait for each other before and after they read each other's rows. */
@@ -37,7 +37,7 @@ void wm_plan_fit_messages(const wm_work_t *w, wm_layout_t l, double passes, doub
 
 void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double phases, double units,
                             double losses, wm_cost_t *out) {
-  enum { FIXED = 257, OF_A_PHASE = 100, REQUEST = 24, REPLY = 8 };
+  enum { FIXED = 267, OF_A_PHASE = 100, REQUEST = 24, REPLY = 8 };
   const double ranks = (double)(l.nodes * l.ranks), others = ranks - 1;
   /* Rank 0 takes its own from its memory; each of the others is told in every phase that there are
    * no more. */
@@ -84,14 +84,18 @@ void wm_plan_open_messages(wm_layout_t l, wm_cost_t *out) {
 
 void wm_plan_add_file(const wm_arch_t *arch, wm_layout_t l, wm_plan_file_t file, double times,
                       wm_cost_t *total) {
-  static const double meetings[] = {[WM_PLAN_SURROGATES] = 375,
+  static const double meetings[] = {[WM_PLAN_SURROGATES] = 385,
                                     [WM_PLAN_ONE_SURROGATE] = 100,
-                                    [WM_PLAN_GATES_READ] = 443,
-                                    [WM_PLAN_GATES_WITH_COMPONENTS] = 543,
-                                    [WM_PLAN_GATES_WRITTEN] = 738};
+                                    [WM_PLAN_GATES_READ] = 452,
+                                    [WM_PLAN_GATES_WITH_COMPONENTS] = 552,
+                                    [WM_PLAN_GATES_WRITTEN] = 733};
+  /* Broadcast: attributes, and sizes of what follows. */
+  static const double bytes[] = {[WM_PLAN_GATES_READ] = 5120,
+                                 [WM_PLAN_GATES_WITH_COMPONENTS] = 8192,
+                                 [WM_PLAN_GATES_WRITTEN] = 0};
   const double d = (double)arch->d_model;
   wm_cost_t c = {.meetings = times * meetings[file]};
-  c.message_bytes = summed(l, AGREEMENT * c.meetings);
+  c.message_bytes = summed(l, AGREEMENT * c.meetings) + broadcast(l, times * bytes[file]);
   if (file == WM_PLAN_ONE_SURROGATE)
     c.message_bytes += broadcast(l, times * 4 * (d * d + d));
   wm_plan_add(total, &c);

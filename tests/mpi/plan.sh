@@ -21,6 +21,19 @@ done
 "$mpiexec" -n 2 "$program" plan configs/gpt2.cfg plan.print=stages gate.enabled=true allocate.max_plans=10 >"$work/stages"
 [ "$(awk '$1 == "stage" { printf "%s ", $2 }' "$work/stages")" = "tokenize fit gate sweep allocate " ] ||
   fail "stages: $(cat "$work/stages")"
+# What submit.sh asks for follows what the stages do; what the text decides is called so.
+gate_seconds() { # SETTING...
+  "$program" plan configs/gpt2.cfg plan.machine=$machine gate.enabled=true plan.stages=gate plan.print=stages "$@" |
+    awk '$1 == "stage" { print $8 }'
+}
+once=$(gate_seconds) each=$(gate_seconds fit.sequential=true "sweep.routed=([2,3,4,5])") few=$(gate_seconds "gate.kinds=linear")
+awk "BEGIN { exit !($each > 1.1 * $once && $few < 0.7 * $once) }" || fail "gates: $once s, one by one $each, one kind $few"
+"$program" plan configs/gpt2.cfg plan.machine=$machine allocate.max_plans=77 plan.stages="tokenize gate allocate finetune probe" \
+  finetune.layers=[2] corpora.main.path="$work/none.txt" >"$work/plan"
+for text in "^tokenize .*rough: its text is not there" "^allocate .*for 77 plans; the text decides" "^probe .*at most: what iterates"; do
+  grep -q "$text" "$work/plan" || fail "the plan does not say \"$text\": $(cat "$work/plan")"
+done
+! grep -Eq '^(gate|finetune) .*(rough|at most|decides)' "$work/plan" || fail "notes: $(cat "$work/plan")"
 code=0
 "$program" plan configs/gpt2.cfg plan.stages="fit swep" 2>"$work/error" || code=$?
 [ $code -eq 2 ] && grep -q 'no job "swep"' "$work/error" || fail "plan.stages: $code, $(cat "$work/error")"
