@@ -45,7 +45,7 @@ static void shared_work(const wm_plan_gates_t *g, double rows, double heldout, d
     if (s->kind != WM_GATE_LINEAR && s->kind != WM_GATE_PCA && !alone)
       *steps += rows * d;           /* the feature */
     *steps += (rows + heldout) * d; /* scores */
-    *steps += (double)g->resamples * heldout * WM_PLAN_OF_VISIT;
+    *steps += (double)g->resamples * (heldout * WM_PLAN_OF_VISIT + 3 * (double)g->units);
   }
   if (most > 0) {
     *products += rows * d * d;
