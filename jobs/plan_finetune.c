@@ -220,6 +220,8 @@ static wm_status_t add_plan(wm_plan_at_t *at, bool control, wm_error_t *err) {
   if (ends_gated(&t.plan)) /* what the gates say, on the first range */
     at->total->seconds += evaluation_seconds(&t, &t.plan.phases[t.plan.n - 1],
                                              &at->w->blocks[WM_ROLE_EVALUATION], at->total);
+  if (wm_compute_of(at->run) != WM_COMPUTE_F32) /* the trained model again, with float32 products */
+    WM_TRY(add_evaluations(&t, &t.plan.phases[t.plan.n - 1], 1, err));
   const double bytes = 3 * wm_plan_weights(&at->w->arch);
   const wm_cost_t result = {.seconds =
                                 bytes / at->m->files +
