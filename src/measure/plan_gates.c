@@ -1,6 +1,7 @@
 /* What a fit of gates takes: a pass of the model for the inputs of the layers' MLPs, Newton's
  * method for every gate, and what each is worth on both texts. */
 #include "plan_internal.h"
+#include "wanamaker/measure/auc.h"
 #include "wanamaker/measure/features.h"
 
 #include <math.h>
@@ -13,6 +14,12 @@ enum {
 double wm_plan_sort(double n) {
   enum { OF_COMPARISON = 6 };
   return OF_COMPARISON * n * log2(n + 2);
+}
+
+double wm_plan_resample_auc(double positions, double units) {
+  enum { OF_VISIT = 5, OF_DRAW = 3 };
+  const bool paired = wm_auc_is_paired((int64_t)positions, (int64_t)fmax(units, 1));
+  return OF_DRAW * units + (paired ? units * units : OF_VISIT * positions);
 }
 
 /* Evaluations of a regression's gradient and Hessian: one at the start, one after each step. */
@@ -45,7 +52,7 @@ static void shared_work(const wm_plan_gates_t *g, double rows, double heldout, d
     if (s->kind != WM_GATE_LINEAR && s->kind != WM_GATE_PCA && !alone)
       *steps += rows * d;           /* the feature */
     *steps += (rows + heldout) * d; /* scores */
-    *steps += (double)g->resamples * (heldout * WM_PLAN_OF_VISIT + 3 * (double)g->units);
+    *steps += (double)g->resamples * wm_plan_resample_auc(heldout, (double)g->units);
   }
   if (most > 0) {
     *products += rows * d * d;

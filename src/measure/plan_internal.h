@@ -13,9 +13,10 @@ double wm_plan_team(const wm_arch_t *arch, const wm_machine_t *machine, wm_layou
 /* What `meetings` collective calls take. */
 double wm_plan_meet(const wm_machine_t *machine, wm_layout_t layout, double meetings);
 
-/* Steps (wm_machine_t) of a position of a resampled AUC, and of one whose score is counted and
- * correlated. */
-enum { WM_PLAN_OF_VISIT = 5, WM_PLAN_OF_POSITION = 60 };
+/* Steps (wm_machine_t) of a position whose score is counted and correlated. */
+enum { WM_PLAN_OF_POSITION = 60 };
+/* Steps of one resample of an AUC. */
+double wm_plan_resample_auc(double positions, double units);
 /* Steps of a sort. */
 double wm_plan_sort(double n);
 /* A regression with m unknowns on `rows`, whose inputs are made anew from floats each time or not:

@@ -36,7 +36,8 @@ static void shared_work(const wm_plan_probe_t *p, double *products, double *step
     wm_plan_regression(train, 2, false, products, steps);
   *steps += wide_regressions(p) * 3 * n * d; /* standardisation and scores */
   *steps += (double)p->views * n * d * 24;   /* parts, their product, norms, types' means */
-  *steps += judgements(p) * (double)p->resamples * test * WM_PLAN_OF_VISIT;
+  *steps += judgements(p) * (double)p->resamples *
+            wm_plan_resample_auc(test, (1 - p->train_share) * (double)p->units);
   *steps += n * d * (4 + k); /* standardisation and projection */
   /* Starts of k-means: k centres planted one after another, then all distances anew, four elements
    * in a step. */
