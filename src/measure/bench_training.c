@@ -127,8 +127,8 @@ static double recent_memory(const wm_bench_t *bench) {
   return bytes < 0 ? NAN : (double)bytes / 0x1p30;
 }
 
-/* Collective over all. Steps of the first `ranks` ranks, the first of which is to warm up, and
- * their row; *alone: seconds of one rank's step, which is told when it is known (NaN: not). */
+/* Collective over all. Steps of the first `ranks` ranks, which share `comm`, after one that warms
+ * up; *memory: the peak since recent_memory was last called. */
 static wm_status_t measure(wm_bench_t *bench, const wm_comm_t *comm, int ranks, run_t *r,
                            wm_contest_t *contest, double *memory, wm_error_t *err) {
   const wm_bench_options_t *o = bench->options;

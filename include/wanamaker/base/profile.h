@@ -35,7 +35,8 @@ typedef enum {
   WM_KERNEL_REDUCE, /* messages between ranks, waiting included */
   WM_KERNEL_IO,
   /* Training. A dense layer has three products: the forward pass's above, and the gradients with
-   * respect to its input and to its weights. Its activation is counted apart. */
+   * respect to its input and, next in this list, to its weights. Its activation is counted apart.
+   */
   WM_KERNEL_QKV_INPUT,
   WM_KERNEL_QKV_WEIGHT,
   WM_KERNEL_PROJECT_INPUT,
