@@ -121,11 +121,13 @@ static wm_status_t write(const job_t *j, wm_error_t *err) {
   wm_report_outcome_t outcome;
   wm_status_t status = wm_report_write(&j->report, &outcome, err);
   if (status == WM_OK) {
-    fprintf(j->run->out, "\nwrote %s (%.0f kB, %d figures, %d tables; %.1f s)\n", outcome.page,
-            (double)outcome.bytes / 1e3, outcome.figures, outcome.tables, outcome.seconds);
+    fprintf(j->run->out, "\nwrote %s (%.0f kB, %d figure%s, %d tables; %.1f s)\n", outcome.page,
+            (double)outcome.bytes / 1e3, outcome.figures, outcome.figures == 1 ? "" : "s",
+            outcome.tables, outcome.seconds);
     if (outcome.figures_missing > 0)
-      wm_log(j->run->log, WM_LOG_WARN, "%d figures are missing from the report: %s",
-             outcome.figures_missing, outcome.figures_why);
+      wm_log(j->run->log, WM_LOG_WARN, "%d figure%s missing from the report: %s",
+             outcome.figures_missing, outcome.figures_missing == 1 ? " is" : "s are",
+             outcome.figures_why);
   }
   wm_report_outcome_destroy(&outcome);
   return status;

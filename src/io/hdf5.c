@@ -137,7 +137,8 @@ wm_status_t wm_h5_create(MPI_Comm comm, const char *path, wm_h5_t **out, wm_erro
     status = access_properties(f, &access, err);
   if (status == WM_OK) {
     creation = H5Pcreate(H5P_FILE_CREATE);
-    if (creation < 0 || H5Pset_obj_track_times(creation, 0) < 0)
+    if (creation < 0 || wm_h5_keep_plain(creation) < 0 ||
+        H5Pset_link_phase_change(creation, WM_H5_MOST_COMPACT, 0) < 0)
       status = wm_h5_fail(err, WM_ENVIRONMENT, path, NULL, "make a property list");
   }
   status = wm_agree(comm, status, err);

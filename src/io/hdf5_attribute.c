@@ -89,7 +89,10 @@ static wm_status_t open_attribute(const wm_h5_t *f, const char *object, const ch
   wm_status_t status = WM_OK;
   hid_t space = H5I_INVALID_HID;
   *attribute = *type = H5I_INVALID_HID;
-  if (H5Aexists_by_name(f->id, object, name, H5P_DEFAULT) <= 0)
+  const htri_t exists = H5Aexists_by_name(f->id, object, name, H5P_DEFAULT);
+  if (exists < 0) /* a damaged header, too */
+    return wm_h5_fail(err, WM_INPUT, path, object, "look up an attribute");
+  if (!exists)
     return wm_fail(err, WM_INPUT, "%s: %s: attribute \"%s\" is missing", path, object, name);
   *attribute = H5Aopen_by_name(f->id, object, name, H5P_DEFAULT, H5P_DEFAULT);
   WM_H5_TRY(*attribute, WM_INPUT, path, object, "open an attribute");

@@ -29,14 +29,20 @@ bool wm_h5_type_fits(hid_t from, hid_t to) {
   return from_signed == to_signed ? from_bits <= to_bits : to_signed && from_bits < to_bits;
 }
 
+herr_t wm_h5_keep_plain(hid_t properties) {
+  const herr_t times = H5Pset_obj_track_times(properties, 0);
+  return times < 0 ? times : H5Pset_attr_phase_change(properties, WM_H5_MOST_COMPACT, 0);
+}
+
 /* Creates the groups above `object`. */
 static wm_status_t make_groups(const wm_h5_t *f, const char *object, wm_error_t *err) {
   wm_status_t status = WM_OK;
   char *name = NULL;
   hid_t properties = H5Pcreate(H5P_GROUP_CREATE);
   WM_H5_TRY(properties, WM_ENVIRONMENT, f->temporary, object, "make a property list");
-  WM_H5_TRY(H5Pset_obj_track_times(properties, 0), WM_ENVIRONMENT, f->temporary, object,
-            "switch off times");
+  WM_H5_TRY(wm_h5_keep_plain(properties), WM_ENVIRONMENT, f->temporary, object, "choose the form");
+  WM_H5_TRY(H5Pset_link_phase_change(properties, WM_H5_MOST_COMPACT, 0), WM_ENVIRONMENT,
+            f->temporary, object, "choose the form of links");
   WM_TRY(wm_strdup(&name, object, err));
   for (char *slash = strchr(name + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
     *slash = '\0';
@@ -62,7 +68,7 @@ static wm_status_t creation_properties(const wm_h5_t *f, const char *object, hid
   hid_t p = *out = H5Pcreate(H5P_DATASET_CREATE);
   if (p < 0 || H5Pset_layout(p, H5D_CONTIGUOUS) < 0 ||
       H5Pset_alloc_time(p, H5D_ALLOC_TIME_EARLY) < 0 ||
-      H5Pset_fill_time(p, H5D_FILL_TIME_NEVER) < 0 || H5Pset_obj_track_times(p, 0) < 0)
+      H5Pset_fill_time(p, H5D_FILL_TIME_NEVER) < 0 || wm_h5_keep_plain(p) < 0)
     status = wm_h5_fail(err, WM_ENVIRONMENT, f->temporary, object, "set the dataset's properties");
   return status;
 }

@@ -45,6 +45,12 @@ wm_status_t wm_h5_fail(wm_error_t *err, wm_status_t status, const char *path, co
     }                                                                                              \
   } while (0)
 
+/* Sets what all objects are created with: no times of their own, and attributes in the object's
+ * header, which has a checksum. The other place, a heap, has none, and HDF5 1.10 may crash where
+ * one is damaged; links stay out of it likewise (H5Pset_link_phase_change). Negative: failed. */
+enum { WM_H5_MOST_COMPACT = 65535 };
+herr_t wm_h5_keep_plain(hid_t properties);
+
 /* Not collective; agree afterwards. Reserves the disk space for what the file holds, `more` bytes
  * of data and room for metadata, so that the disk is not found to be full later. */
 wm_status_t wm_h5_reserve(const wm_h5_t *file, int64_t more, wm_error_t *err);

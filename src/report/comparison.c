@@ -287,6 +287,11 @@ static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FI
   return print_or_say(t, n, "neither has layers", out, err);
 }
 
+static bool has_costs(const wm_results_t *r) {
+  return r->variants.n > 1 || wm_training_range(&r->training, "evaluation") != NULL ||
+         wm_training_range(&r->control, "evaluation") != NULL;
+}
+
 /* The row that changes the same layers in the same way; -1: there is none. */
 static int64_t same_variant(const wm_results_t *a, int64_t row, const wm_results_t *b) {
   static const char *const texts[] = {"layers", "path", "gate"};
@@ -358,7 +363,7 @@ static wm_status_t print_variants(const wm_results_t *a, const wm_results_t *b, 
       n++;
     }
   fprintf(out, "\nGates and sets of layers\n");
-  return print_or_say(t, n, "neither has gates or sets of layers", out, err);
+  return print_or_say(t, n, "no sweep has gates or sets of layers", out, err);
 }
 
 static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b, FILE *out,
@@ -397,6 +402,113 @@ static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b,
   return status;
 }
 
+/* ---- all other tables ------------------------------------------------------------------------ */
+
+/* Do two tables name the same things in the same rows? */
+static bool same_rows(const wm_frame_t *a, const wm_frame_t *b) {
+  static const char *const keys[] = {"layer", "key",  "corpus", "surrogates", "label",
+                                     "view",  "gate", "id",     "name",       "kind"};
+  if (a->n != b->n)
+    return false;
+  for (int64_t i = 0; i < a->n; i++)
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+      const double x = wm_frame_number(a, i, keys[k]), y = wm_frame_number(b, i, keys[k]);
+      if (strcmp(wm_frame_text(a, i, keys[k]), wm_frame_text(b, i, keys[k])) != 0 ||
+          (x != y && !(isnan(x) && isnan(y))))
+        return false;
+    }
+  return true;
+}
+
+/* Rows in which a column differs, and the pair that is farthest apart. */
+static int64_t column_differs(const wm_frame_t *a, const wm_frame_t *b, const char *name,
+                              int64_t *farthest) {
+  int64_t n = 0;
+  double most = -1;
+  for (int64_t i = 0; i < a->n; i++) {
+    const double x = wm_frame_number(a, i, name), y = wm_frame_number(b, i, name);
+    const double distance = isnan(x) || isnan(y) ? INFINITY : fabs(x - y);
+    if (x == y || (isnan(x) && isnan(y)))
+      continue;
+    n++;
+    if (distance > most) {
+      most = distance;
+      *farthest = i;
+    }
+  }
+  return n;
+}
+
+static void add_columns(wm_table_t *t, const char *what, const wm_frame_t *a, const wm_frame_t *b,
+                        int64_t *n) {
+  for (int c = 0; c < a->n_columns; c++) {
+    const char *name = a->columns[c].name;
+    int64_t at = 0;
+    const int64_t differ = a->columns[c].numbers != NULL && wm_frame_numbers(b, name) != NULL
+                               ? column_differs(a, b, name, &at)
+                               : 0;
+    if (differ == 0)
+      continue;
+    wm_table_textf(t, "%s: %s", what, name);
+    wm_table_textf(t, "%lld of %lld", (long long)differ, (long long)a->n);
+    wm_table_textf(t, "%.6g", wm_frame_number(a, at, name));
+    wm_table_textf(t, "%.6g", wm_frame_number(b, at, name));
+    ++*n;
+  }
+}
+
+static wm_status_t print_others(const wm_results_t *a, const wm_results_t *b, FILE *out,
+                                wm_error_t *err) {
+  const struct {
+    const char *name;
+    const wm_frame_t *left, *right;
+  } tables[] = {{"surrogates.h5 /fit", &a->layers, &b->layers},
+                {"gates.h5 /labels", &a->gate_layers, &b->gate_layers},
+                {"gates.h5 /gate", &a->gates, &b->gates},
+                {"gates.h5 /curve", &a->curve, &b->curve},
+                {"allocation.h5 /options", &a->options, &b->options},
+                {"allocation.h5 /plans", &a->plans, &b->plans},
+                {"probes.h5 /context", &a->context, &b->context},
+                {"probes.h5 /categories", &a->categories, &b->categories},
+                {"probes.h5 /correlations", &a->correlations, &b->correlations},
+                {"probes.h5 /types", &a->types, &b->types},
+                {"probes.h5 /regression", &a->regression, &b->regression},
+                {"probes.h5 /clusterings", &a->clusterings, &b->clusterings},
+                {"bench.h5 /forward/rates", &a->bench_rates, &b->bench_rates},
+                {"bench.h5 /sweep/times", &a->bench_sweep, &b->bench_sweep},
+                {"bench.h5 /routing/layers", &a->bench_routing, &b->bench_routing},
+                {"bench.h5 /routing/last", &a->bench_last, &b->bench_last},
+                {"bench.h5 /routing/losses", &a->bench_losses, &b->bench_losses},
+                {"bench.h5 /memory", &a->bench_memory, &b->bench_memory}};
+  const wm_column_t columns[] = {{"table: number", NULL, WM_ALIGN_LEFT, 0},
+                                 {"differs", "rows", WM_ALIGN_RIGHT, 0},
+                                 {"farthest", a->label, WM_ALIGN_RIGHT, 0},
+                                 {"apart", b->label, WM_ALIGN_RIGHT, 0}};
+  wm_table_t *t = NULL;
+  int64_t n = 0, both = 0;
+  wm_status_t status = wm_table_create(columns, 4, &t, err);
+  if (status != WM_OK)
+    return status;
+  for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
+    const wm_frame_t *left = tables[i].left, *right = tables[i].right;
+    if (left->n_columns == 0 || right->n_columns == 0)
+      continue;
+    both++;
+    if (same_rows(left, right)) {
+      add_columns(t, tables[i].name, left, right, &n);
+      continue;
+    }
+    wm_table_textf(t, "%s: other rows", tables[i].name);
+    wm_table_text(t, "-");
+    wm_table_textf(t, "%lld rows", (long long)left->n);
+    wm_table_textf(t, "%lld rows", (long long)right->n);
+    n++;
+  }
+  fprintf(out, "\nNumbers of the other tables\n");
+  return print_or_say(
+      t, n, both > 0 ? "all that are on both sides are equal" : "none is on both sides", out, err);
+}
+
 wm_status_t wm_comparison_print(const wm_results_t *a, const wm_results_t *b, FILE *out,
                                 wm_error_t *err) {
   wm_status_t status = print_inputs(a, b, out, err);
@@ -408,9 +520,13 @@ wm_status_t wm_comparison_print(const wm_results_t *a, const wm_results_t *b, FI
     status = print_variants(a, b, out, err);
   if (status == WM_OK)
     status = print_trainings(a, b, out, err);
+  if (status == WM_OK)
+    status = print_others(a, b, out, err);
   const char *left = wm_results_attribute(a, "text_fingerprint_evaluation");
-  if (status == WM_OK && strcmp(left, wm_results_attribute(b, "text_fingerprint_evaluation")) != 0)
+  const char *right = wm_results_attribute(b, "text_fingerprint_evaluation");
+  if (status == WM_OK && left[0] != '\0' && right[0] != '\0' && strcmp(left, right) != 0)
     fprintf(out, "the two were measured on different texts: costs may differ for that alone\n");
-  fprintf(out, "apart: the two intervals do not touch\n");
+  if (status == WM_OK && has_costs(a) && has_costs(b))
+    fprintf(out, "apart: the two intervals do not touch\n");
   return status;
 }

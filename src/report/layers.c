@@ -148,7 +148,8 @@ const char *wm_results_unmeasured(const wm_results_t *r) {
   if (r->files[WM_FILE_SWEEP].state == WM_FILE_BAD)
     return r->files[WM_FILE_SWEEP].why;
   if (r->overview.measured == 0 &&
-      wm_training_end(wm_training_range(&r->training, "evaluation")) < 0)
+      wm_training_end(wm_training_range(&r->training, "evaluation")) < 0 &&
+      wm_training_end(wm_training_range(&r->control, "evaluation")) < 0)
     return "no sweep has measured its layers yet";
   return NULL;
 }

@@ -1,5 +1,4 @@
-#include "wanamaker/report/results.h"
-
+#include "results_internal.h"
 #include "wanamaker/base/control.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/io/files.h"
@@ -38,6 +37,17 @@ static const wm_result_file_t known_files[WM_FILE_KINDS] = {
 
 /* ---- the files ------------------------------------------------------------------------------- */
 
+/* An array that must have the extents of another one before it. */
+static wm_status_t read_same(wm_h5_t *f, const char *path, int n_dims, const int64_t *dims,
+                             double **out, wm_error_t *err) {
+  int64_t found[WM_H5_MAX_DIMS] = {0};
+  wm_status_t status = wm_h5_read_array(f, path, n_dims, found, out, err);
+  if (status == WM_OK && memcmp(found, dims, (size_t)n_dims * sizeof *dims) != 0)
+    status = wm_fail(err, WM_INPUT, "%s: %s: extents that do not agree with the arrays beside it",
+                     wm_h5_path(f), path);
+  return status;
+}
+
 static wm_status_t read_surrogates(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   static const char *const fit[] = {"r2", "r2_heldout", "weight_norm", "condition",
                                     "effective_rank"};
@@ -49,7 +59,7 @@ static wm_status_t read_surrogates(wm_h5_t *f, wm_results_t *r, wm_error_t *err)
   if (wm_h5_has(f, "/path/lambda")) {
     WM_TRY(wm_frame_read(f, "/path/lambda", "lambda", &r->path_lambda, err));
     WM_TRY(wm_h5_read_array(f, "/path/r2", 2, r->path_dims, &r->path_r2, err));
-    WM_TRY(wm_h5_read_array(f, "/path/r2_heldout", 2, r->path_dims, &r->path_r2_heldout, err));
+    WM_TRY(read_same(f, "/path/r2_heldout", 2, r->path_dims, &r->path_r2_heldout, err));
   }
   if ((r->eigenvalues != NULL && r->eigen_dims[0] != r->layers.n) ||
       (r->path_r2 != NULL &&
@@ -61,7 +71,7 @@ cleanup:
 }
 
 /* Units that have tokens. */
-static wm_status_t count_units(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+static wm_status_t count_units(wm_h5_t *f, int64_t n_tokens, wm_results_t *r, wm_error_t *err) {
   int64_t n, most = -1;
   double *units = NULL;
   void *seen = NULL;
@@ -69,7 +79,14 @@ static wm_status_t count_units(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   wm_frame_t column = {0};
   WM_TRY(wm_frame_read(f, "/tokens/unit", "unit", &column, err));
   units = column.n > 0 ? column.columns[0].numbers : NULL;
-  n = units != NULL ? column.n : 0;
+  n = column.n;
+  if (units == NULL && n > 0)
+    status = wm_fail(err, WM_INPUT, "%s: /tokens/unit must hold numbers", wm_h5_path(f));
+  else if (n != n_tokens)
+    status = wm_fail(err, WM_INPUT, "%s: /tokens/unit has %lld elements for %lld losses",
+                     wm_h5_path(f), (long long)n, (long long)n_tokens);
+  if (status != WM_OK)
+    goto cleanup;
   for (int64_t i = 0; i < n; i++)
     if (units[i] > (double)most)
       most = (int64_t)units[i];
@@ -85,46 +102,6 @@ cleanup:
   return status;
 }
 
-/* "3", "0,5", "all": not longer than a layer's number is. */
-static bool is_layer_text(const char *layers) {
-  while (*layers != '\0') {
-    const size_t digits = strspn(layers, "0123456789");
-    if (digits > 6)
-      return false;
-    layers += digits > 0 ? digits : 1;
-  }
-  return true;
-}
-
-/* Numbers that no sweep writes, whatever the checksums say. */
-static wm_status_t check_sweep(wm_h5_t *f, const wm_results_t *r, wm_error_t *err) {
-  const char *path = wm_h5_path(f);
-  for (int64_t v = 0; v < r->variants.n; v++) {
-    const char *layers = wm_frame_text(&r->variants, v, "layers");
-    if (!is_layer_text(layers))
-      return wm_fail(err, WM_INPUT, "%s: /variants, row %lld: \"%s\" are no layers", path,
-                     (long long)v, layers);
-    if (wm_frame_number(&r->variants, v, "low") > wm_frame_number(&r->variants, v, "high"))
-      return wm_fail(err, WM_INPUT, "%s: /variants, row %lld: the interval's ends are exchanged",
-                     path, (long long)v);
-    for (int64_t w = 0; w < v; w++)
-      if (wm_variant_layer(&r->variants, v) >= 0 &&
-          wm_variant_layer(&r->variants, v) == wm_variant_layer(&r->variants, w))
-        return wm_fail(err, WM_INPUT, "%s: /variants: rows %lld and %lld are the same layer's",
-                       path, (long long)w, (long long)v);
-  }
-  for (int64_t c = 0; c < r->changes.n; c++) {
-    const double variant = wm_frame_number(&r->changes, c, "variant");
-    if (!(variant >= 0 && variant < (double)r->variants.n) ||
-        !(wm_frame_number(&r->changes, c, "layer") >= 0))
-      return wm_fail(err, WM_INPUT, "%s: /changes, row %lld: no such variant or layer", path,
-                     (long long)c);
-  }
-  if (r->n_tokens < 1 || r->n_units < 1)
-    return wm_fail(err, WM_INPUT, "%s: no token, or no unit of tokens, has a loss", path);
-  return WM_OK;
-}
-
 static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   static const char *const changes[] = {"variant", "layer", "gate", "threshold"};
   int64_t dims[2] = {0};
@@ -136,10 +113,8 @@ static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
     status = wm_fail(err, WM_INPUT, "%s: /nll has %lld rows, /variants %lld", wm_h5_path(f),
                      (long long)dims[0], (long long)r->variants.n);
   else
-    status = count_units(f, r, err);
+    status = count_units(f, dims[1], r, err);
   r->n_tokens = dims[1];
-  if (status == WM_OK)
-    status = check_sweep(f, r, err);
 cleanup:
   return status;
 }
@@ -159,9 +134,9 @@ static wm_status_t read_ends(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   WM_TRY(wm_h5_read(f, "/ends/token", H5T_NATIVE_INT32, zero, r->ends_dims, ids, err));
   for (int64_t i = 0; i < n; i++)
     r->ends_token[i] = (double)((int32_t *)ids)[i];
-  WM_TRY(wm_h5_read_array(f, "/ends/count", 3, r->ends_dims, &r->ends_count, err));
-  WM_TRY(wm_h5_read_array(f, "/ends/score", 3, r->ends_dims, &r->ends_score, err));
-  WM_TRY(wm_h5_read_array(f, "/ends/delta", 3, r->ends_dims, &r->ends_delta, err));
+  WM_TRY(read_same(f, "/ends/count", 3, r->ends_dims, &r->ends_count, err));
+  WM_TRY(read_same(f, "/ends/score", 3, r->ends_dims, &r->ends_score, err));
+  WM_TRY(read_same(f, "/ends/delta", 3, r->ends_dims, &r->ends_delta, err));
 cleanup:
   free(ids);
   wm_frame_destroy(&tokens);
@@ -301,6 +276,7 @@ static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t
   WM_TRY(wm_h5_verify(f, err));
   WM_TRY(wm_attributes_read(f, &r->files[kind].attributes, err));
   WM_TRY(readers[kind](f, r, err));
+  WM_TRY(wm_results_check(r, kind, err));
 cleanup:
   wm_h5_close(f);
   return status;
@@ -372,21 +348,30 @@ static int first_of_model(const wm_results_t *r) {
   return -1;
 }
 
-static wm_status_t refuse(wm_results_t *r, wm_file_kind_t kind, const wm_result_file_t *first,
-                          const wm_log_t *log, wm_error_t *err) {
+/* Leaves a file out; `why` is a heap string that becomes the file's. */
+static wm_status_t refuse(wm_results_t *r, wm_file_kind_t kind, char *why, const wm_log_t *log,
+                          wm_error_t *err) {
   wm_result_file_t *file = &r->files[kind];
-  file->why = wm_format("%s/%s: its model is %s (%s), that of %s is %s (%s)", r->dir, file->name,
-                        wm_attribute(&file->attributes, "model"),
-                        wm_attribute(&file->attributes, "model_fingerprint"), first->name,
-                        wm_attribute(&first->attributes, "model"),
-                        wm_attribute(&first->attributes, "model_fingerprint"));
-  if (file->why == NULL)
+  if (why == NULL)
     return wm_fail(err, WM_ENVIRONMENT, "cannot allocate a message");
+  file->why = why;
   file->state = WM_FILE_BAD;
   wm_log(log, WM_LOG_WARN, "%s; the report goes on without it", file->why);
   forget(r, kind);
   wm_attributes_destroy(&file->attributes);
   return WM_OK;
+}
+
+static wm_status_t refuse_model(wm_results_t *r, wm_file_kind_t kind, int k, const wm_log_t *log,
+                                wm_error_t *err) {
+  const wm_result_file_t *file = &r->files[kind], *first = &r->files[k];
+  return refuse(r, kind,
+                wm_format("%s/%s: its model is %s (%s), that of %s is %s (%s)", r->dir, file->name,
+                          wm_attribute(&file->attributes, "model"),
+                          wm_attribute(&file->attributes, "model_fingerprint"), first->name,
+                          wm_attribute(&first->attributes, "model"),
+                          wm_attribute(&first->attributes, "model_fingerprint")),
+                log, err);
 }
 
 /* bench.h5 is of a model made for it, and has no fingerprint. */
@@ -397,9 +382,18 @@ static wm_status_t keep_one_model(wm_results_t *r, const wm_log_t *log, wm_error
     const char *model = wm_attribute(&r->files[k].attributes, "model_fingerprint");
     if (r->files[k].state == WM_FILE_READ && model[0] != '\0' &&
         strcmp(model, wm_attribute(&r->files[first].attributes, "model_fingerprint")) != 0)
-      status = refuse(r, (wm_file_kind_t)k, &r->files[first], log, err);
+      status = refuse_model(r, (wm_file_kind_t)k, first, log, err);
   }
   return status;
+}
+
+/* The sweep names gates by their rows. */
+static wm_status_t keep_own_gates(wm_results_t *r, const wm_log_t *log, wm_error_t *err) {
+  char *why = NULL;
+  if (r->files[WM_FILE_SWEEP].state == WM_FILE_READ &&
+      r->files[WM_FILE_GATES].state == WM_FILE_READ)
+    why = wm_results_other_gates(r);
+  return why != NULL ? refuse(r, WM_FILE_GATES, why, log, err) : WM_OK;
 }
 
 /* ---- a directory ----------------------------------------------------------------------------- */
@@ -429,6 +423,7 @@ wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *l
     read += r->files[k].state == WM_FILE_READ;
   }
   WM_TRY(keep_one_model(r, log, err));
+  WM_TRY(keep_own_gates(r, log, err));
   if (read == 0) {
     r->why = there ? nothing_to_show(r)
              : reason == ENOENT

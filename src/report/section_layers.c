@@ -25,6 +25,11 @@ static void answer_training(wm_page_t *page, const wm_results_t *r) {
   const wm_frame_t *plan = wm_training_range(&r->training, "evaluation");
   const wm_frame_t *control = wm_training_range(&r->control, "evaluation");
   const int64_t end = wm_training_end(plan), other = wm_training_end(control);
+  if (end < 0 && other >= 0) {
+    wm_page_raw(page, " The control alone, with nothing linear, changes its perplexity by ");
+    wm_page_number(page, "control_change_pct", wm_frame_number(control, other, "delta_pct"), 2);
+    wm_page_raw(page, "&#160;%%.");
+  }
   if (end < 0)
     return;
   wm_page_raw(page, " Trained by the plan <code>");
@@ -54,6 +59,10 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   const char *why = wm_results_unmeasured(r);
   if (why != NULL) {
     wm_page_text(page, why);
+    for (int k = 0, shown = 0; k < WM_FILE_KINDS; k++)
+      if (r->files[k].state == WM_FILE_READ)
+        wm_page_raw(page, "%s<code>%s</code>", shown++ > 0 ? ", " : "; here are ",
+                    r->files[k].name);
     wm_page_raw(page, ".");
   }
   if (o->measured == 0)
@@ -63,7 +72,7 @@ static void answer_layers(wm_page_t *page, const wm_results_t *r) {
   wm_page_raw(page, " of ");
   wm_page_number(page, "layers_measured", (double)o->measured, 0);
   wm_page_raw(page, " layer%s %s wasted", o->measured == 1 ? "" : "s",
-              o->wasted == 1 ? "is" : "are");
+              o->measured == 1 || o->wasted == 1 ? "is" : "are");
   if (o->wasted > 0) {
     wm_page_raw(page, " (");
     put_layers(page, r, WM_WASTED);

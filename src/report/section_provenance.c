@@ -151,6 +151,26 @@ static void put_configuration(wm_page_t *page, const wm_results_t *r) {
   }
 }
 
+/* Files of versions that had no checksum of attributes. */
+static void put_unchecked(wm_page_t *page) {
+  int shown = 0;
+  for (int64_t i = 0; i < page->report->n; i++)
+    for (int k = 0; k < WM_FILE_KINDS; k++) {
+      const wm_results_t *r = &page->report->results[i];
+      if (r->files[k].state != WM_FILE_READ ||
+          wm_attribute(&r->files[k].attributes, "attributes_checksum")[0] != '\0')
+        continue;
+      wm_page_raw(page, shown++ > 0 ? ", "
+                                    : "<p class=\"missing\">Written by an earlier version, "
+                                      "without a checksum of what they say of their "
+                                      "making: ");
+      wm_page_text(page, r->label);
+      wm_page_raw(page, " %s", r->files[k].name);
+    }
+  if (shown > 0)
+    wm_page_raw(page, ".</p>\n");
+}
+
 void wm_section_provenance(wm_page_t *page) {
   static const wm_column_t columns[] = {{"model", NULL, WM_ALIGN_LEFT, 0},
                                         {"file", NULL, WM_ALIGN_LEFT, 0},
@@ -166,6 +186,7 @@ void wm_section_provenance(wm_page_t *page) {
               "threads. Fingerprints notice a change; they are no protection from forgery. "
               "This page was written by <code>wanamaker %s, commit %s</code>.</p>\n",
               report->version, report->commit);
+  put_unchecked(page);
   put_runs(page);
   put_inputs(page);
   wm_table_t *t = wm_page_table(page, columns, 4);

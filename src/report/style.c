@@ -30,7 +30,7 @@ const char wm_style_sheet[] =
     "padding-bottom:.4rem}\n"
     ".pair{display:grid;grid-template-columns:minmax(0,5fr) minmax(0,6fr);gap:1rem 2rem;"
     "align-items:start}\n"
-    "@media (max-width:62rem){.pair{grid-template-columns:minmax(0,1fr)}}\n"
+    "@media (max-width:82rem){.pair{grid-template-columns:minmax(0,1fr)}}\n"
     ".scroll{overflow-x:auto;max-width:100%}\n"
     "table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;"
     "margin:.2rem 0}\n"

@@ -75,6 +75,9 @@ static void print_answer(const wm_results_t *r, FILE *out) {
   const char *why = wm_results_unmeasured(r);
   if (why != NULL) {
     print_plain(why, out);
+    for (int k = 0, shown = 0; k < WM_FILE_KINDS; k++)
+      if (r->files[k].state == WM_FILE_READ)
+        fprintf(out, "%s%s", shown++ > 0 ? ", " : "; here are ", r->files[k].name);
     fputc('\n', out);
   }
   if (o->measured == 0)
@@ -83,7 +86,7 @@ static void print_answer(const wm_results_t *r, FILE *out) {
   if (isfinite(o->median_cost))
     snprintf(median, sizeof median, "%.3f %%", o->median_cost);
   fprintf(out, "%lld of %lld layer%s %s wasted", (long long)o->wasted, (long long)o->measured,
-          o->measured == 1 ? "" : "s", o->wasted == 1 ? "is" : "are");
+          o->measured == 1 ? "" : "s", o->measured == 1 || o->wasted == 1 ? "is" : "are");
   int64_t shown = 0;
   for (int64_t i = 0; i < r->n_layers; i++)
     if (r->layer_results[i].verdict == WM_WASTED)
@@ -103,6 +106,9 @@ static void print_training(const wm_results_t *r, FILE *out) {
   const wm_frame_t *control = wm_training_range(&r->control, "evaluation");
   const int64_t end = wm_training_end(plan), other = wm_training_end(control);
   char interval[64];
+  if (end < 0 && other >= 0)
+    fprintf(out, "the control alone, with nothing linear: perplexity %+.2f %%\n",
+            wm_frame_number(control, other, "delta_pct"));
   if (end < 0)
     return;
   wm_interval_text(wm_frame_number(plan, end, "low"), wm_frame_number(plan, end, "high"), interval,

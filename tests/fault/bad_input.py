@@ -47,13 +47,14 @@ def write_npy(path, ids):
 
 
 def set_text_attribute(path, name, text):
-    """Overwrites a text attribute of a file's root, by the program's own HDF5 library."""
+    """Overwrites a text attribute of a file's root by the program's own HDF5 library; their checksum goes."""
     library = re.search(r"libhdf5\S*\.so\S* => (\S+)", subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout)
     h5 = ctypes.CDLL(library.group(1))
     for function in (h5.H5Fopen, h5.H5Aopen, h5.H5Aget_type):
         function.restype = ctypes.c_int64
     h5.H5Tget_size.restype = ctypes.c_size_t
     file = ctypes.c_int64(h5.H5Fopen(path.encode(), 1, ctypes.c_int64(0)))  # for reading and writing
+    assert h5.H5Adelete(file, b"attributes_checksum") >= 0
     attribute = ctypes.c_int64(h5.H5Aopen(file, name.encode(), ctypes.c_int64(0)))
     kind = ctypes.c_int64(h5.H5Aget_type(attribute))
     buffer = ctypes.create_string_buffer(text.encode(), h5.H5Tget_size(kind))

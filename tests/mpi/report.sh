@@ -106,9 +106,45 @@ END
 spoil "sweep.h5: /variants, row 1: the interval's ends are exchanged" 'r["low"][1], r["high"][1] = 60, 2'
 spoil 'sweep.h5: /variants, row 2: "99999999999999999999" are no layers' 'r["layers"][2] = b"99999999999999999999"'
 spoil "sweep.h5: /variants: rows [12] and [23] are the same layer's" 'r["layers"][2], r["path"][2] = r["layers"][1], r["path"][1]'
-spoil 'sweep.h5: /changes, row 0: no such variant or layer' 'c["layer"][0] = -7'
+spoil 'sweep.h5: /changes, row 0: -7 is no layer' 'c["layer"][0] = -7'
+spoil 'sweep.h5: /variants, row 3: a change of perplexity by -145 %' 'r["delta_pct"][3] = -145'
 spoil 'sweep.h5: /changes, row 1: no such variant or layer' 'c["variant"][1] = 99999'
 spoil ' 0 needed, 6 undecided; median cost -$' 'r["delta_pct"] = float("nan")'
+
+# Tables that lack something, or do not fit each other.
+cp "$one/sweep.h5" "$work/bad"
+reform() { # FILE MESSAGE PYTHON: f is the file, replace(path, data) puts a dataset anew
+  cp "$one/$1" "$work/bad"
+  "$python" - "$oracle" "$work/bad/$1" <<END || fail "$3"
+import sys
+sys.path.insert(0, sys.argv[1])
+import h5py
+import numpy as np
+from h5_checksum import checksum, seal, set_text
+def replace(path, data):
+    del f[path]
+    f[path] = data
+    set_text(f[path], "checksum", checksum(f[path][()]))
+with h5py.File(sys.argv[2], "r+") as f:
+    $3
+    seal(f)
+END
+  report "$work/bad"
+  grep -q "$1: $2.*the report goes on without it" "$work/log" || fail "$3: $(cat "$work/log")"
+  cp "$one/$1" "$work/bad"
+}
+reform gates.h5 '/ends/count: extents' 'replace("/ends/count", f["/ends/count"][:1])'
+reform gates.h5 '/gate: there is no "auc_low"' 'del f["/gate/auc_low"]'
+reform gates.h5 '/gate: "kind" must hold text' 'replace("/gate/kind", np.arange(len(f["/gate/kind"])))'
+reform gates.h5 '/selected and /labels: "layer" must hold numbers' 'replace("/layers", np.array([b"1", b"6"]))'
+reform gates.h5 '/selected and /labels, row 0: -1 is no layer' 'replace("/layers", np.array([-1, 6]))'
+reform gates.h5 '/selected/gate: there is no gate 99' 'replace("/selected/gate", np.array([0, 99]))'
+reform gates.h5 'of another run of the job gate than sweep.h5, whose gate 0 is linear of layer 1; here it is pca2' \
+  'replace("/gate/kind", f["/gate/kind"][()][[1, 0, 2, 3, 4, 5]]); replace("/gate/components", f["/gate/components"][()][[1, 0, 2, 3, 4, 5]])'
+reform surrogates.h5 '/path/r2_heldout: extents' 'replace("/path/r2", f["/path/r2"][:1])'
+reform surrogates.h5 '/layers do not ascend' 'replace("/layers", f["/layers"][()][::-1])'
+reform sweep.h5 '/changes: there is no "threshold"' 'del f["/changes/threshold"]'
+reform sweep.h5 '/tokens/unit has 200 elements' 'replace("/tokens/unit", f["/tokens/unit"][:200])'
 
 # Attributes count: one character of a configuration.
 cp "$one/sweep.h5" "$work/bad"
@@ -119,13 +155,13 @@ at = data.index(b'overlap = false')
 data[at] ^= 1
 open(sys.argv[1], 'wb').write(data)" "$work/bad/sweep.h5"
 report "$work/bad"
-grep -q 'sweep.h5: attributes: checksum [0-9a-f]* expected, they have' "$work/log" || fail "damaged attributes: $(cat "$work/log")"
+grep -q 'sweep.h5: /: cannot look up an attribute: HDF5: .*incorrect metadata checksum' "$work/log" || fail "damaged attributes: $(cat "$work/log")"
 
 # A model without results keeps nobody's from anybody.
 mkdir "$work/none"
 cp "$work/bad/sweep.h5" "$work/none"
 report "$work/both" "report.inputs=[$work/none, $one, $work/absent]"
-grep -q '^none: .*/none: none of its result files can be read: .*/none/sweep.h5: attributes: checksum' "$work/log" ||
+grep -q '^none: .*/none: none of its result files can be read: .*/none/sweep.h5: .*checksum' "$work/log" ||
   fail "a directory of unreadable files: $(cat "$work/log")"
 grep -q '^absent: .*/absent: no such directory of results$' "$work/log" || fail "no directory: $(cat "$work/log")"
 grep -Eq '^demo_gpt2: [0-9] of 6 layers' "$work/log" || fail "the others' results: $(cat "$work/log")"
@@ -227,6 +263,8 @@ grep -q '^sweep.h5: ranks  *2  *1$' "$work/log" || fail "what else differs: $(ca
 sed -n '/^Gates and sets of layers$/,/^apart/p' "$work/log" >"$work/variants"
 [ "$(grep -c ': gate ' "$work/variants")" -ge 2 ] || fail "gates compared: $(cat "$work/log")"
 ! grep -q 'in one only' "$work/log" || fail "the same layers and gates: $(cat "$work/log")"
+grep -Eq '^gates.h5 /gate: auc_low +[1-9] of 6 ' "$work/log" || fail "other tables: $(cat "$work/log")"
+! grep -q '^surrogates.h5 /fit' "$work/log" || fail "equal tables: $(cat "$work/log")"
 cp -r "$work/two" "$work/fewer"
 rm "$work/fewer/sweep.h5" "$work/fewer/surrogates.h5"
 run_job 1 run "$work/fewer" "${gates[@]}" fit.layers=[1,6,7] "sweep.joint=([1,6])" report.enabled=false || fail "third run"

@@ -408,6 +408,66 @@ static void test_damaged(void **state) {
   damage(delete_complete, "\"complete\" is missing");
 }
 
+/* Groups with many links and a root with many attributes, as results have them. */
+static void write_crowded(const char *path) {
+  const int64_t n = 3, zero = 0;
+  const double three[] = {1, 2, 3};
+  wm_h5_t *f;
+  wm_error_t err = {0};
+  CHECK_OK(wm_h5_create(MPI_COMM_SELF, path, &f, &err));
+  for (int i = 0; i < 24; i++) {
+    char name[32], text[200];
+    snprintf(name, sizeof name, "/group/set_%d", i);
+    CHECK_OK(wm_h5_dataset(f, name, H5T_IEEE_F64LE, 1, &n, "three numbers", &err));
+    CHECK_OK(wm_h5_write(f, name, H5T_NATIVE_DOUBLE, &zero, &n, three, &err));
+    memset(text, 'a' + i, sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    CHECK_OK(wm_h5_set_string(f, "/", name + 7, text, &err));
+  }
+  CHECK_OK(wm_h5_publish(f, &err));
+}
+
+/* Bytes changed all over a file: whoever reads it hears of it, or the byte is nobody's. Only a
+ * change that no checksum could miss would show numbers or texts that were not written. */
+static void test_any_byte(void **state) {
+  (void)state;
+  if (comm->rank == 0) {
+    const char *path = file_name("crowded.h5");
+    struct stat info;
+    int64_t noticed = 0, tried = 0;
+    write_crowded(path);
+    CHECK(stat(path, &info) == 0);
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0);
+    for (off_t at = 0; at < info.st_size; at += 11, tried++) {
+      unsigned char was, now;
+      wm_h5_t *f;
+      wm_error_t err = {0};
+      char *text = NULL;
+      CHECK(pread(fd, &was, 1, at) == 1);
+      now = was ^ (unsigned char)(1 + at % 255);
+      CHECK(pwrite(fd, &now, 1, at) == 1);
+      wm_status_t status = wm_h5_open(MPI_COMM_SELF, path, &f, &err);
+      if (status == WM_OK)
+        status = wm_h5_verify(f, &err);
+      if (status == WM_OK) {
+        CHECK_OK(wm_h5_get_string(f, "/", "set_7", &text, &err));
+        CHECK(text[0] == 'a' + 7 - 0 && strlen(text) == 199);
+      } else {
+        CHECK(status == WM_INPUT);
+        noticed++;
+      }
+      free(text);
+      wm_h5_close(f);
+      CHECK(pwrite(fd, &was, 1, at) == 1);
+    }
+    close(fd);
+    CHECK(10 * noticed > 8 * tried);
+    print_message("%lld of %lld changed bytes noticed\n", (long long)noticed, (long long)tried);
+  }
+  MPI_Barrier(comm->world);
+}
+
 /* A rank whose own work has failed makes all of them stop before a file is begun. */
 static void test_agreement(void **state) {
   (void)state;
@@ -433,12 +493,19 @@ int main(void) {
     cmocka_set_test_filter("test_full_disk*");
   signal(SIGXFSZ, SIG_IGN); /* write() beyond a limit then fails with EFBIG */
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_environment),    cmocka_unit_test(test_agreement),
-      cmocka_unit_test(test_corrupted_data), cmocka_unit_test(test_incomplete_data),
-      cmocka_unit_test(test_abandoned),      cmocka_unit_test(test_unwritable),
-      cmocka_unit_test(test_damaged),        cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_write_error),    cmocka_unit_test(test_full_disk),
-      cmocka_unit_test(test_disk_usage),     cmocka_unit_test(test_full_disk_of_spills),
+      cmocka_unit_test(test_environment),
+      cmocka_unit_test(test_agreement),
+      cmocka_unit_test(test_corrupted_data),
+      cmocka_unit_test(test_incomplete_data),
+      cmocka_unit_test(test_abandoned),
+      cmocka_unit_test(test_unwritable),
+      cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_any_byte),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_write_error),
+      cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_disk_usage),
+      cmocka_unit_test(test_full_disk_of_spills),
   };
   return run_mpi_tests(tests, sizeof tests / sizeof tests[0]);
 }

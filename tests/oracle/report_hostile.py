@@ -23,7 +23,8 @@ def rewrite(dataset, change):
 
 def spoil_variants(rows):
     rows["layers"][-1] = b"</td><script>alert(2)</script>"
-    rows["gate"][-1] = b"\"'&<\x07\xff"
+    several = [i for i, layers in enumerate(rows["layers"]) if b"," in layers or b"-" in layers]
+    rows["gate"][several[0] if several else 0] = b"\"'&<\x07\xff" # of one layer's, gates.h5 knows better
 
 
 def spoil_categories(rows):

@@ -1,0 +1,15 @@
+/* What the files of the results' reader share: results.c, results_check.c. */
+#ifndef WANAMAKER_SRC_REPORT_RESULTS_INTERNAL_H
+#define WANAMAKER_SRC_REPORT_RESULTS_INTERNAL_H
+
+#include "wanamaker/report/results.h"
+
+/* WM_INPUT, naming the file and the table, unless what was read of this file has the members that
+ * sections need, of the right kind, and numbers that can be. */
+wm_status_t wm_results_check(const wm_results_t *r, wm_file_kind_t kind, wm_error_t *err);
+
+/* Why gates.h5 is not that of sweep.h5, both of which have been read: a heap string; NULL if it is
+ * (or there is no memory). */
+char *wm_results_other_gates(const wm_results_t *r);
+
+#endif
