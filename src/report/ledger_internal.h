@@ -17,8 +17,28 @@ typedef struct {
 
 extern const wm_ledger_rule_t wm_ledger_rules[WM_CLAIMS];
 
-/* Reproduced where `agrees`, contradicted where `differs`, else not reproduced. */
-wm_claim_verdict_t wm_ledger_judge(bool agrees, bool differs);
+/* Results do not test the claim for this reason; the first one is kept. */
+void wm_ledger_lack(wm_claim_t *claim, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Lacks an end of claim's interval, or its value. */
+void wm_ledger_need_interval(wm_claim_t *claim);
+/* Reproduced where `agrees`, contradicted where `differs`, else not reproduced; not tested where
+ * something is lacking. */
+void wm_ledger_judge(wm_claim_t *claim, bool agrees, bool differs);
+
+/* What results have of a layer: nothing, a value whose interval (or itself) is undefined, or
+ * both. */
+typedef enum { WM_LAYER_ABSENT, WM_LAYER_UNDEFINED, WM_LAYER_DEFINED } wm_layer_state_t;
+typedef wm_layer_state_t (*wm_layer_state_of_t)(const wm_results_t *r, int64_t layer, double which);
+wm_layer_state_t wm_ledger_state(bool there, double value, double low, double high);
+/* Lacks layers [first, last] that are not all defined. `what`: "measured on". */
+void wm_ledger_need_layers(wm_claim_t *claim, const wm_results_t *r, int64_t first, int64_t last,
+                           wm_layer_state_of_t state, double which, const char *what);
+/* All of the model's. The first one may be absent where the study leaves it out. */
+void wm_ledger_need_all_layers(wm_claim_t *claim, const wm_results_t *r, bool first_may_be_absent,
+                               wm_layer_state_of_t state, double which, const char *what);
+/* Number of the model's layers; 0: nobody says. */
+int64_t wm_ledger_model_layers(const wm_results_t *r);
 
 /* Claims about training (ledger_training.c): C14, C15, C16, C17. */
 bool wm_ledger_progressive(const wm_results_t *results, int64_t n, int64_t index,

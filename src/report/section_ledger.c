@@ -27,6 +27,8 @@ static void add_why(wm_table_t *t, const wm_claim_t *c) {
   else if (!c->same_model)
     wm_table_textf(
         t, "the claim is about another model; the same quantity is shown. On its own: %s", c->rule);
+  else if (c->reason[0] != '\0')
+    wm_table_textf(t, "not tested: %s. The rule: %s", c->reason, c->rule);
   else
     wm_table_text(t, c->rule);
 }
@@ -83,7 +85,10 @@ void wm_section_ledger(wm_page_t *page) {
               "measured agrees with it to the far end of the interval. "
               "<strong>contradicted</strong>: the whole interval lies on the other side. "
               "<strong>not reproduced</strong>: measured, and neither. <strong>not "
-              "tested</strong>: the model, or the job's results, are not here.</p>\n");
+              "tested</strong>: the model or the job's results are not here, or they are not what "
+              "the claim is about: a part of the layers, other numbers of layers or of training "
+              "tokens, undefined intervals, too few units to resample. The table below says which "
+              "it is.</p>\n");
   wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
   for (int c = 0; t != NULL && c < WM_CLAIMS; c++)
     add_claim(t, page->report, &page->report->claims[c]);

@@ -123,9 +123,9 @@ def main():
     ledger = report_claims.claims(reference, results, labels)
     expected["claims"] = [[row["claim"], row["model"], row["statement"],
                            "%s (%s)" % (row["published_value"], row["unit"]), verdict, value, low, high, label, None]
-                          for row, verdict, value, low, high, label, _ in ledger]
+                          for row, verdict, value, low, high, label, *_ in ledger]
     expected["claims-notes"] = [[row["claim"], None, None, beside, None, None, row["where"], row["caveat"]]
-                                for row, *_, beside in ledger]
+                                for row, *_, beside, _ in ledger]
     for word in ("reproduced", "not reproduced", "contradicted", "not tested"):
         numbers["page", "claims_" + word.replace(" ", "_")] = sum(v[1] == word for v in ledger)
     missing = [(l, n) for r, l in zip(results, labels) for n in report_expected.NAMES if n not in r.files]
@@ -159,6 +159,10 @@ def main():
             check(False, "table %s: nothing here recomputes it" % name)
         else:
             compare_rows(name, rows, expected[name])
+    for (row, *_, reason), cells in zip(ledger, page.tables.get("claims-notes", [])):
+        why = cells[1][1]
+        check(why.startswith("not tested: %s. " % reason) if reason else "not tested: " not in why,
+              "claim %s: why is %r instead of %r" % (row["claim"], why, reason))
     seen = set()
     for scope, name, value, shown in page.numbers:
         key = (int(scope[1:]), name) if re.fullmatch(r"m\d+", scope) else ("page", name)

@@ -4,7 +4,9 @@
  *   reproduced      what is measured agrees with it, to the far end of the interval
  *   contradicted    the whole interval lies on the other side
  *   not reproduced  measured, and neither
- *   not tested      the model or the file that it needs is not among the results
+ *   not tested      the model or the file that it needs is not among the results, or they are not
+ *                   what the claim is about, see `reason`: a part of the layers, other numbers of
+ *                   layers or tokens, no intervals or too few units for them
  * On other models the same quantity is shown without a verdict. Not collective.
  */
 #ifndef WANAMAKER_REPORT_LEDGER_H
@@ -32,6 +34,7 @@ typedef struct {
   bool same_model;         /* and that are of the claim's model */
   double value, low, high; /* in the claim's unit; NaN */
   double beside;           /* a second number, see `beside_what`; NaN */
+  char reason[128];        /* why results of the claim's model do not test it; else "" */
   const char *interval;    /* what low and high are */
   const char *beside_what;
   const char *quantity;    /* what `value` is, in words */
