@@ -51,6 +51,38 @@ grep -q 'no sweep has measured' "$work/log" || fail "without a sweep: $(cat "$wo
 [ ! -e "$work/part/tables/m0-layers.csv" ] || [ "$(grep -c measured "$work/part/tables/m0-layers.csv")" -eq 6 ] ||
   fail "a table of an earlier report is left"
 
+# As if of a model of the study: its claims are not judged on a part of the layers, without intervals,
+# from few units, or of one size twice.
+study() { # PYTHON: rows r of /variants and units u are changed
+  rm -rf "$work/study"
+  "$python" "$oracle/report_study.py" "$one" "$work/study" || fail "a copy as of the study"
+  "$python" - "$oracle" "$work/study/sweep.h5" <<END || fail "$1"
+import sys
+sys.path.insert(0, sys.argv[1])
+import h5py
+from h5_checksum import checksum, seal, set_text
+with h5py.File(sys.argv[2], "r+") as f:
+    r, u = f["variants"][()], f["tokens/unit"][()]
+    $1
+    for name, data in (("variants", r), ("tokens/unit", u)):
+        f[name][...] = data
+        set_text(f[name], "checksum", checksum(data))
+    seal(f)
+END
+  report "$work/study"
+  recompute "$work/study" "$work/study"
+}
+untested() { # CLAIM REASON
+  grep -q "^$1,\"*not tested: $2" "$work/study/tables/claims-notes.csv" ||
+    fail "$1: $(grep "^$1" "$work/study/tables/claims-notes.csv")"
+}
+study pass
+untested C01 'measured on 18 of 24 layers'
+untested C02 'a gate is measured on 6 of 23 layers'
+untested C18 'both kinds of gates are fitted on 6 of 23 layers'
+study 'set_text(f, "model_family", b"GPT-NeoX"); u[:] = u % 3'
+untested C20 'measured on 18 of 24 layers'
+
 # Damaged data are named, and nothing of them is shown.
 damage() { # FILE
   "$python" -c "

@@ -390,6 +390,16 @@ static void test_probes(void **state) {
   expect_probe("C19", 3, 1, 11, 2, 0, WM_CONTRADICTED, "");
   expect_probe("C19", 1, 12, 1, 0, 0, WM_NOT_TESTED,
                "probed on 1 of the layers 1, 12 and 23, which the claim is about");
+  wm_results_t r = build(&medium); /* other layers than the study's do not count */
+  fill(&r.regression, 24, 0, 1, "r2_heldout", 0.01, 0.005);
+  fill(&r.clusterings, 24, 0, 1, "linear", 0, 0);
+  column(&r.clusterings, "nonlinear");
+  numbers(&r.regression, "r2_heldout")[5] = 0.4;
+  numbers(&r.regression, "low")[5] = numbers(&r.regression, "high")[5] = NAN;
+  numbers(&r.clusterings, "linear")[5] = 3;
+  expect(&r, "C12", WM_REPRODUCED, "");
+  expect(&r, "C19", WM_REPRODUCED, "");
+  wm_results_destroy(&r);
 }
 
 int main(void) {
