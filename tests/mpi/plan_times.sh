@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # The plan against the clock: for each model a short bench, the plan that takes its rates from it, and the stages as they
 # run, on two ranks of one thread: fit, sweep, gates of two kinds of configurations (without and with sets of layers that
-# are made one after another), fine-tuning of two plans. Every stage is to be within a quarter of its plan. Somebody else
-# at work makes a stage slower, never quicker: it is measured up to three times, its shortest time counts, and the truth
-# lies between what a rank's processor was busy for it and the clock, which on a quiet machine are nearly the same.
+# are made one after another), fine-tuning of two plans. Every stage is to be within a quarter of its plan, or within half
+# a second: starting MPI is not planned. Somebody else at work makes a stage slower, never quicker: it is measured up to
+# three times, its shortest time counts, and the truth lies between what a rank's processor was busy for it and the clock,
+# which on a quiet machine are nearly the same.
 #   plan_times.sh WANAMAKER MPIEXEC MODEL_DIR...     a directory, or gpt2: its shape with random weights, fewer tokens,
 #                                                    fit and sweep alone
 set -euo pipefail
@@ -13,6 +14,7 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d -p "${WM_TEST_WORK:-/tmp}")
 trap 'rm -rf -- "$work"' EXIT
 export OMP_NUM_THREADS=1
+[ "$(id -u)" -ne 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 tries=3 off=0
 
 fail() {
@@ -44,7 +46,7 @@ seconds_of() { # COMMAND...
 }
 
 is_within() { # PLANNED CLOCK PROCESSOR
-  awk -v p="$1" -v c="$2" -v b="$3" 'BEGIN { exit !(p >= 0.75 * (b < c ? b : c) && p <= 1.25 * c) }'
+  awk -v p="$1" -v c="$2" -v b="$3" 'BEGIN { exit !(p >= 0.75 * (b < c ? b : c) && (p <= 1.25 * c || p - c <= 0.5)) }'
 }
 
 # Stages of a configuration, in $settings, one after another. Before a repetition what was there before the stage is put
@@ -104,9 +106,9 @@ for model in "$@"; do
   compare "gates, one by one" "fit gate sweep"
   training=("${common[@]}" "finetune.tokens=[10000,35000]" "finetune.layers=[2,3,4,5]"
     "ranges.evaluation.tokens=[50000,60000]")
-  settings=("${training[@]}" finetune.steps=60 finetune.length=128 finetune.sequences=4 finetune.evaluate_every=20)
+  settings=("${training[@]}" finetune.steps=40 finetune.length=128 finetune.sequences=4 finetune.evaluate_every=20)
   compare "linear" finetune
-  settings=("${training[@]}" finetune.plan=two_phase finetune.steps=30 finetune.gate_steps=30 finetune.length=256
+  settings=("${training[@]}" finetune.plan=two_phase finetune.steps=16 finetune.gate_steps=16 finetune.length=256
     finetune.sequences=3 finetune.evaluate_every=0)
   compare "two phases" finetune
 done
