@@ -1,6 +1,7 @@
 #include "wanamaker/report/ledger.h"
 
 #include "ledger_internal.h"
+#include "wanamaker/measure/inference.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -23,6 +24,11 @@ void wm_ledger_lack(wm_claim_t *c, const char *format, ...) {
   va_start(args, format);
   vsnprintf(c->reason, sizeof c->reason, format, args);
   va_end(args);
+}
+
+void wm_ledger_need_units(wm_claim_t *claim, int64_t units) {
+  if (units < WM_MIN_UNITS) /* the page calls every layer undecided then */
+    wm_ledger_lack(claim, "fewer than ten units to resample: %lld", (long long)units);
 }
 
 void wm_ledger_need_interval(wm_claim_t *c) {

@@ -22,6 +22,8 @@ void wm_ledger_lack(wm_claim_t *claim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Lacks an end of claim's interval, or its value. */
 void wm_ledger_need_interval(wm_claim_t *claim);
+/* Lacks the ten units below which no interval is trusted. */
+void wm_ledger_need_units(wm_claim_t *claim, int64_t units);
 /* Reproduced where `agrees`, contradicted where `differs`, else not reproduced; not tested where
  * something is lacking. */
 void wm_ledger_judge(wm_claim_t *claim, bool agrees, bool differs);

@@ -40,17 +40,11 @@ static wm_layer_state_t routed_state(const wm_results_t *r, int64_t layer, doubl
   return i < 0 ? WM_LAYER_ABSENT : state_of_row(r, r->layer_results[i].gated);
 }
 
-/* The page calls every layer undecided with fewer. */
-static void need_units(wm_claim_t *c, const wm_results_t *r) {
-  if (r->n_units < WM_MIN_UNITS)
-    wm_ledger_lack(c, "fewer than ten units to resample: %lld", (long long)r->n_units);
-}
-
 /* ---- costs of layers ------------------------------------------------------------------------- */
 
 static void need_all_costs(wm_claim_t *c, const wm_results_t *r) {
   wm_ledger_need_all_layers(c, r, false, cost_state, 0, "measured on");
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
 }
 
 /* C01: share of layers below 3 %. */
@@ -93,7 +87,7 @@ static bool dearest(const wm_results_t *r, int64_t first, int64_t last, double b
     above |= linear(r, i, "low") > bound;
   }
   c->interval = "its interval";
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
   wm_ledger_judge(c, below, above);
   return !isnan(c->value);
 }
@@ -117,7 +111,7 @@ static bool first_layer(const wm_results_t *all, int64_t n, int64_t index, wm_cl
   c->low = linear(r, i, "low");
   c->high = linear(r, i, "high");
   c->interval = "its interval";
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
   wm_ledger_need_interval(c);
   wm_ledger_judge(c, c->low <= 513 && c->high >= 513, c->high < 256.5 || c->low > 1026);
   return true;
@@ -193,7 +187,7 @@ static bool gates_that_beat(const wm_results_t *r, int64_t claimed, bool first_m
   c->beside = (double)measured;
   c->beside_what = "layers with a chosen gate";
   wm_ledger_need_all_layers(c, r, first_may_be_absent, routed_state, 0, "a gate is measured on");
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
   wm_ledger_judge(c, beats >= claimed, possible < claimed);
   return measured > 0;
 }
@@ -221,7 +215,7 @@ static bool third_beats(const wm_results_t *all, int64_t n, int64_t index, wm_cl
   c->low = gated(r, i, "low");
   c->high = gated(r, i, "high");
   c->interval = "its interval";
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
   wm_ledger_need_interval(c);
   wm_ledger_judge(c, gated(r, i, "beats_full") > 0, c->low > 0);
   return true;
@@ -253,7 +247,7 @@ static bool cheap_routing(const wm_results_t *all, int64_t n, int64_t index, wm_
   c->beside = most;
   c->beside_what = "most positions routed by such a gate, percent";
   wm_ledger_need_all_layers(c, r, true, routed_state, 0, "a gate is measured on");
-  need_units(c, r);
+  wm_ledger_need_units(c, r->n_units);
   wm_ledger_judge(c, c->low > 50, c->high < 50);
   return true;
 }

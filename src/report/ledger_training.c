@@ -11,6 +11,11 @@ static double end_of(const wm_training_result_t *t, const char *member) {
   return row >= 0 ? wm_frame_number(table, row, member) : NAN;
 }
 
+static void need_units(const wm_training_result_t *t, wm_claim_t *c) {
+  if (t->n_units > 0)
+    wm_ledger_need_units(c, t->n_units);
+}
+
 static double tokens_of(const wm_results_t *r, wm_file_kind_t kind) {
   return strtod(wm_attribute(&r->files[kind].attributes, "tokens_seen"), NULL);
 }
@@ -21,6 +26,7 @@ static void end_against_start(const wm_training_result_t *t, double published, w
   c->low = end_of(t, "low");
   c->high = end_of(t, "high");
   c->interval = "its interval";
+  need_units(t, c);
   wm_ledger_need_interval(c);
   wm_ledger_judge(c, c->low <= published, c->low > 0);
 }
@@ -136,6 +142,7 @@ bool wm_ledger_progressive(const wm_results_t *all, int64_t n, int64_t index, wm
     wm_ledger_lack(c, "layers train on different numbers of tokens");
   if (tokens != STEPS * LENGTH)
     wm_ledger_lack(c, "a layer trains on %.0f tokens, in the study on %d", tokens, STEPS * LENGTH);
+  need_units(&r->training, c);
   if (undefined > 0)
     wm_ledger_lack(c, "%.0f phases end without an interval", undefined);
   wm_ledger_judge(c, sure >= CLAIMED, possible < CLAIMED);

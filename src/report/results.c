@@ -70,31 +70,30 @@ cleanup:
   return status;
 }
 
-/* Units that have tokens. */
-static wm_status_t count_units(wm_h5_t *f, int64_t n_tokens, wm_results_t *r, wm_error_t *err) {
-  int64_t n, most = -1;
-  double *units = NULL;
+/* Units that have tokens, by `path`, which must have n elements (-1: any number). */
+static wm_status_t count_units(wm_h5_t *f, const char *path, int64_t n, int64_t *out,
+                               wm_error_t *err) {
+  int64_t most = -1;
   void *seen = NULL;
   wm_status_t status;
   wm_frame_t column = {0};
-  WM_TRY(wm_frame_read(f, "/tokens/unit", "unit", &column, err));
-  units = column.n > 0 ? column.columns[0].numbers : NULL;
-  n = column.n;
-  if (units == NULL && n > 0)
-    status = wm_fail(err, WM_INPUT, "%s: /tokens/unit must hold numbers", wm_h5_path(f));
-  else if (n != n_tokens)
-    status = wm_fail(err, WM_INPUT, "%s: /tokens/unit has %lld elements for %lld losses",
-                     wm_h5_path(f), (long long)n, (long long)n_tokens);
+  WM_TRY(wm_frame_read(f, path, "unit", &column, err));
+  const double *units = wm_frame_numbers(&column, "unit");
+  if (units == NULL && column.n > 0)
+    status = wm_fail(err, WM_INPUT, "%s: %s must hold numbers", wm_h5_path(f), path);
+  else if (n >= 0 && column.n != n)
+    status = wm_fail(err, WM_INPUT, "%s: %s has %lld elements for %lld losses", wm_h5_path(f), path,
+                     (long long)column.n, (long long)n);
   if (status != WM_OK)
     goto cleanup;
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < column.n; i++)
     if (units[i] > (double)most)
       most = (int64_t)units[i];
   WM_TRY(wm_alloc(&seen, most + 1, 1, "units", err));
-  for (int64_t i = 0; i < n; i++)
+  for (int64_t i = 0; i < column.n; i++)
     if (units[i] >= 0 && !((char *)seen)[(int64_t)units[i]]) {
       ((char *)seen)[(int64_t)units[i]] = 1;
-      r->n_units++;
+      ++*out;
     }
 cleanup:
   wm_frame_destroy(&column);
@@ -113,7 +112,7 @@ static wm_status_t read_sweep(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
     status = wm_fail(err, WM_INPUT, "%s: /nll has %lld rows, /variants %lld", wm_h5_path(f),
                      (long long)dims[0], (long long)r->variants.n);
   else
-    status = count_units(f, dims[1], r, err);
+    status = count_units(f, "/tokens/unit", dims[1], &r->n_units, err);
   r->n_tokens = dims[1];
 cleanup:
   return status;
@@ -228,6 +227,9 @@ static wm_status_t read_training(wm_h5_t *f, wm_training_result_t *t, wm_error_t
     status = wm_frame_read(f, "/phases", "", &t->phases, err);
   if (status == WM_OK && wm_h5_has(f, "/gates_used"))
     status = wm_frame_read(f, "/gates_used", "", &t->gates, err);
+  t->n_units = 0;
+  if (status == WM_OK && wm_h5_has(f, "/evaluation/unit"))
+    status = count_units(f, "/evaluation/unit", -1, &t->n_units, err);
   return status;
 }
 

@@ -40,6 +40,11 @@ def lacking_rows(r, which, wanted, what):
     return [lacking(wanted, there, defined, what), few_units(r)]
 
 
+def few_units_of_training(f):
+    n = len(np.unique(f["evaluation/unit"][:]))
+    return "fewer than ten units to resample: %d" % n if n < MIN_UNITS else ""
+
+
 def few_units(r):
     return "fewer than ten units to resample: %d" % r.n_units if r.n_units < MIN_UNITS else ""
 
@@ -185,7 +190,7 @@ def claim(name, r, everything):
             lacks = ["no more than %d layers are made linear, the claim is of 5" % tried if tried < 5 else "",
                      "layers train on different numbers of tokens" if len(tokens) > 1 else "",
                      "a layer trains on %d tokens, in the study on 6400" % min(tokens) if tokens != {6400} else "",
-                     "%d phases end without an interval" % wide if wide else ""]
+                     few_units_of_training(f), "%d phases end without an interval" % wide if wide else ""]
             control = trained(r.files["control.h5"]) if "control.h5" in r.files else None
             return value, low, high, control[0] if control else NAN, *judge(lacks, low >= 5, high < 5)
     plans = {"C15": ("linearize", 2000 * 256, -10.2), "C16": ("two_phase", (2000 + 3000) * 256, -17.3)}
@@ -198,14 +203,14 @@ def claim(name, r, everything):
             seen, linear = int(f.attrs["tokens_seen"]), f["phases"]["linear"][-1]
             lacks = ["" if linear == 4 else "trained with %d layers linear, in the study with 4" % linear,
                      "" if seen == tokens else "trained on %d tokens, in the study on %d" % (seen, tokens),
-                     "" if known(*end) else "the interval is undefined"]
+                     few_units_of_training(f), "" if known(*end) else "the interval is undefined"]
             return *end, control[0] if control else NAN, *judge(lacks, end[1] <= change, end[1] > 0)
     if name == "C17" and "control.h5" in r.files:
         end, seen = trained(r.files["control.h5"]), int(r.files["control.h5"].attrs["tokens_seen"])
         if end:
             change = {400 * 256: -14.8, 2000 * 256: -20.6}.get(seen, NAN)
             lacks = ["" if known(change) else "trained on %d tokens, in the study on 102400 or 512000" % seen,
-                     "" if known(*end) else "the interval is undefined"]
+                     few_units_of_training(r.files["control.h5"]), "" if known(*end) else "the interval is undefined"]
             return *end, change, *judge(lacks, end[1] <= change, end[1] > 0)
     if name == "C18" and r.gates:
         layer, kinds = {}, {}

@@ -306,6 +306,11 @@ static void test_trainings(void **state) {
     wm_results_t r = trained(control ? WM_FILE_CONTROL : WM_FILE_FINETUNE, cases[i].plan,
                              cases[i].tokens, cases[i].layers, cases[i].change, cases[i].half);
     expect(&r, cases[i].id, cases[i].verdict, cases[i].reason);
+    (control ? &r.control : &r.training)->n_units = 9;
+    expect(&r, cases[i].id, WM_NOT_TESTED,
+           cases[i].verdict != WM_NOT_TESTED || isnan(cases[i].half)
+               ? "fewer than ten units to resample: 9"
+               : cases[i].reason);
     wm_results_destroy(&r);
   }
 }

@@ -72,6 +72,7 @@ typedef struct {
     wm_frame_t table;
   } ranges[WM_TRAINING_RANGES];
   wm_frame_t phases, gates; /* gates: distribution of g, a row for a gated layer */
+  int64_t n_units;          /* of the range "evaluation"; 0: not told */
 } wm_training_result_t;
 
 typedef struct {
