@@ -286,8 +286,8 @@ static void put_cost_figure(wm_page_t *page, int64_t model) {
   const wm_results_t *r = &page->report->results[model];
   char id[64];
   wm_figure_t figure;
-  if (r->overview.measured == 0)
-    return;
+  if (r->overview.cheapest < 0)
+    return; /* no layer has a cost that is a number */
   wm_model_id(id, sizeof id, model, "cost");
   if (!wm_page_figure(page, &figure, id, "Cost of linearising each layer.", 380))
     return;
