@@ -103,10 +103,7 @@ wm_status_t wm_finetune_effect(const wm_finetune_t *f, wm_h5_t *file, wm_error_t
   for (int64_t i = 0; i < f->n_evaluations; i++)
     WM_TRY(add_range(f, i, training, &records, err));
   wm_records_note(&records, "The weights are those that training with such products has led to.");
-  if (f->run->comm->rank == 0)
-    status = wm_output_shown(f->run, wm_print_records(f->run, &records, err));
-  WM_TRY(wm_agree(f->run->comm->world, status, err));
-  WM_TRY(wm_records_write(&records, file, f->run->comm->rank == 0, err));
+  status = wm_show_and_write(f->run, &records, file, err);
 cleanup:
   wm_records_destroy(&records);
   wm_training_free(training);

@@ -287,10 +287,7 @@ wm_status_t wm_finetune_gates(wm_finetune_t *f, wm_h5_t *file, wm_error_t *err) 
     if (last->modes[l] == WM_MODE_GATED)
       status = add_gate(&records, l, p.all_g + k++ * n, n, err);
   WM_TRY(wm_agree(f->run->comm->world, status, err));
-  if (f->run->comm->rank == 0)
-    status = wm_output_shown(f->run, wm_print_records(f->run, &records, err));
-  WM_TRY(wm_agree(f->run->comm->world, status, err));
-  WM_TRY(wm_records_write(&records, file, f->run->comm->rank == 0, err));
+  status = wm_show_and_write(f->run, &records, file, err);
 cleanup:
   wm_records_destroy(&records);
   free_pass(&p);

@@ -36,16 +36,6 @@ static wm_status_t add_effect(wm_records_t *r, const char *label, double step, d
   return wm_records_add(r, label, row, err);
 }
 
-/* Collective. The records printed by rank 0 and written. */
-static wm_status_t show_and_write(const wm_run_t *run, const wm_records_t *r, wm_h5_t *file,
-                                  wm_error_t *err) {
-  wm_status_t status = WM_OK;
-  if (run->comm->rank == 0)
-    status = wm_output_shown(run, wm_print_records(run, r, err));
-  status = wm_agree(run->comm->world, status, err);
-  return status == WM_OK ? wm_records_write(r, file, run->comm->rank == 0, err) : status;
-}
-
 /* Collective. Rank 0 writes a whole array. */
 static wm_status_t write_array(const wm_run_t *run, wm_h5_t *file, const char *path,
                                hid_t file_type, hid_t type, int n_dims, const int64_t *dims,
@@ -87,7 +77,7 @@ static wm_status_t write_evaluation(const wm_finetune_t *f, const wm_evaluation_
     status = add_effect(&records, f->moments[i].label, (double)f->moments[i].step,
                         (double)f->moments[i].hard, &effects[i], err);
   WM_TRY(wm_agree(run->comm->world, status, err));
-  WM_TRY(show_and_write(run, &records, file, err));
+  WM_TRY(wm_show_and_write(run, &records, file, err));
   snprintf(path, sizeof path, "/%s/nll", e->name);
   WM_TRY(write_array(run, file, path, H5T_IEEE_F32LE, H5T_NATIVE_FLOAT, 2, dims, e->nll,
                      "losses of every evaluation, nats; [evaluations, predicted tokens]", err));
@@ -185,7 +175,7 @@ static wm_status_t write_phases(const wm_finetune_t *f, wm_h5_t *file, wm_error_
     status = wm_records_add(&records, p->name, row, err);
   }
   WM_TRY(wm_agree(f->run->comm->world, status, err));
-  WM_TRY(show_and_write(f->run, &records, file, err));
+  WM_TRY(wm_show_and_write(f->run, &records, file, err));
 cleanup:
   wm_records_destroy(&records);
   return status;
@@ -357,7 +347,7 @@ static wm_status_t compare(const wm_run_t *run, const finished_t *plan, const fi
   for (int64_t i = 0; (name = wm_config_name(run->config, "ranges.", i)) != NULL; i++)
     if (is_range(name))
       WM_TRY(compare_range(run, plan, control, name, gated, &records, err));
-  WM_TRY(show_and_write(run, &records, file, err));
+  WM_TRY(wm_show_and_write(run, &records, file, err));
 cleanup:
   wm_records_destroy(&records);
   return status;

@@ -25,3 +25,12 @@ wm_status_t wm_print_records(const wm_run_t *run, const wm_records_t *r, wm_erro
   wm_table_free(table);
   return status;
 }
+
+wm_status_t wm_show_and_write(const wm_run_t *run, const wm_records_t *r, wm_h5_t *file,
+                              wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  if (run->comm->rank == 0)
+    status = wm_output_shown(run, wm_print_records(run, r, err));
+  status = wm_agree(run->comm->world, status, err);
+  return status == WM_OK ? wm_records_write(r, file, run->comm->rank == 0, err) : status;
+}

@@ -41,6 +41,9 @@ wm_status_t wm_sweep_check(const wm_run_t *run, const wm_arch_t *arch, wm_error_
 
 /* On rank 0. Prints the records as a table under their description. */
 wm_status_t wm_print_records(const wm_run_t *run, const wm_records_t *records, wm_error_t *err);
+/* Collective. The records printed by rank 0 and written. */
+wm_status_t wm_show_and_write(const wm_run_t *run, const wm_records_t *records, wm_h5_t *file,
+                              wm_error_t *err);
 
 /* Collective. Operations per second of a short product of compute.type on rank 0, the same number
  * on all ranks; 0 if it can't be tried. */

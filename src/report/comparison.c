@@ -236,6 +236,16 @@ static void add_cost(wm_table_t *t, const wm_frame_t *f, int64_t row) {
   wm_table_text(t, interval);
 }
 
+/* b's cost less a's; then whether a side lacks it (-1), the intervals do not touch, or `otherwise`.
+ */
+static void add_distance(wm_table_t *t, const wm_frame_t *a, int64_t i, const wm_frame_t *b,
+                         int64_t j, const char *otherwise) {
+  const bool apart = wm_frame_number(a, i, "high") < wm_frame_number(b, j, "low") ||
+                     wm_frame_number(b, j, "high") < wm_frame_number(a, i, "low");
+  wm_table_float(t, wm_frame_number(b, j, "delta_pct") - wm_frame_number(a, i, "delta_pct"));
+  wm_table_text(t, i < 0 || j < 0 ? "in one only" : apart ? "apart" : otherwise);
+}
+
 /* `l` may be NULL: the layer is not here. */
 static void add_side(wm_table_t *t, const wm_results_t *r, const wm_layer_result_t *l) {
   wm_table_text(t, wm_verdict_name(l != NULL ? l->verdict : WM_UNMEASURED));
@@ -246,18 +256,11 @@ static void add_side(wm_table_t *t, const wm_results_t *r, const wm_layer_result
 static void add_layer(wm_table_t *t, const wm_results_t *a, const wm_results_t *b, int64_t layer) {
   const wm_layer_result_t *left = layer_of(a, layer), *right = layer_of(b, layer);
   const int64_t i = left != NULL ? left->linear : -1, j = right != NULL ? right->linear : -1;
-  const bool apart =
-      wm_frame_number(&a->variants, i, "high") < wm_frame_number(&b->variants, j, "low") ||
-      wm_frame_number(&b->variants, j, "high") < wm_frame_number(&a->variants, i, "low");
+  const bool differ = left != NULL && right != NULL && left->verdict != right->verdict;
   wm_table_int(t, layer);
   add_side(t, a, left);
   add_side(t, b, right);
-  wm_table_float(t, wm_frame_number(&b->variants, j, "delta_pct") -
-                        wm_frame_number(&a->variants, i, "delta_pct"));
-  wm_table_text(t, i < 0 || j < 0                    ? "in one only"
-                   : apart                           ? "apart"
-                   : left->verdict != right->verdict ? "verdict differs"
-                                                     : "");
+  add_distance(t, &a->variants, i, &b->variants, j, differ ? "verdict differs" : "");
 }
 
 static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FILE *out,
@@ -308,14 +311,6 @@ static int64_t same_variant(const wm_results_t *a, int64_t row, const wm_results
   return -1;
 }
 
-static void add_distance(wm_table_t *t, const wm_frame_t *a, int64_t i, const wm_frame_t *b,
-                         int64_t j) {
-  bool apart = wm_frame_number(a, i, "high") < wm_frame_number(b, j, "low") ||
-               wm_frame_number(b, j, "high") < wm_frame_number(a, i, "low");
-  wm_table_float(t, wm_frame_number(b, j, "delta_pct") - wm_frame_number(a, i, "delta_pct"));
-  wm_table_text(t, i < 0 || j < 0 ? "in one only" : apart ? "apart" : "");
-}
-
 /* Row i of a's variants and row j of b's, which are the same one; -1: not there. */
 static void add_variant(wm_table_t *t, const wm_results_t *a, int64_t i, const wm_results_t *b,
                         int64_t j) {
@@ -331,7 +326,7 @@ static void add_variant(wm_table_t *t, const wm_results_t *a, int64_t i, const w
                  gated ? " " : "", gated ? gate : "", at);
   add_cost(t, &a->variants, i);
   add_cost(t, &b->variants, j);
-  add_distance(t, &a->variants, i, &b->variants, j);
+  add_distance(t, &a->variants, i, &b->variants, j, "");
 }
 
 static wm_status_t start_costs(const wm_results_t *a, const wm_results_t *b, wm_table_t **out,
@@ -387,7 +382,7 @@ static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b,
     wm_table_textf(t, "%s, end", runs[k].name);
     add_cost(t, left, i);
     add_cost(t, right, j);
-    add_distance(t, left, i, right, j);
+    add_distance(t, left, i, right, j, "");
   }
   if (n == 0) {
     wm_table_free(t);

@@ -1,7 +1,7 @@
 /* What result files say of each layer, and how models are called. */
+#include "results_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/measure/inference.h"
-#include "wanamaker/report/results.h"
 
 #include <assert.h>
 #include <math.h>
@@ -41,14 +41,19 @@ static int by_layer(const void *a, const void *b) {
   return (x->layer > y->layer) - (x->layer < y->layer);
 }
 
+bool wm_change_is_alone(const wm_frame_t *changes, int64_t c) {
+  const double variant = wm_frame_number(changes, c, "variant"); /* NaN beyond the ends: another */
+  return wm_frame_number(changes, c - 1, "variant") != variant &&
+         wm_frame_number(changes, c + 1, "variant") != variant;
+}
+
 /* The variant that routes one layer alone by this gate and threshold. */
 static int64_t find_gated(const wm_results_t *r, int64_t layer, int64_t gate, double threshold) {
   for (int64_t c = 0; c < r->changes.n; c++) {
     double variant = wm_frame_number(&r->changes, c, "variant");
-    bool alone = (c == 0 || wm_frame_number(&r->changes, c - 1, "variant") != variant) &&
-                 wm_frame_number(&r->changes, c + 1, "variant") != variant;
     double other = wm_frame_number(&r->changes, c, "threshold");
-    if (alone && wm_frame_number(&r->changes, c, "layer") == (double)layer &&
+    if (wm_change_is_alone(&r->changes, c) &&
+        wm_frame_number(&r->changes, c, "layer") == (double)layer &&
         wm_frame_number(&r->changes, c, "gate") == (double)gate &&
         (other == threshold || (isnan(other) && isnan(threshold))))
       return (int64_t)variant;

@@ -205,20 +205,13 @@ static void label_of(const wm_frame_t *gates, int64_t row, char *text, size_t si
     snprintf(text, size, "%s", wm_frame_text(gates, row, "kind"));
 }
 
-/* Is this change the only one of its variant? */
-static bool is_alone(const wm_frame_t *changes, int64_t c) {
-  const double variant = wm_frame_number(changes, c, "variant");
-  return wm_frame_number(changes, c - 1, "variant") != variant &&
-         wm_frame_number(changes, c + 1, "variant") != variant;
-}
-
 char *wm_results_other_gates(const wm_results_t *r) {
   for (int64_t c = 0; c < r->changes.n; c++) {
     const double gate = wm_frame_number(&r->changes, c, "gate");
     const double layer = wm_frame_number(&r->changes, c, "layer");
     const int64_t variant = (int64_t)wm_frame_number(&r->changes, c, "variant");
     char label[64] = "not there";
-    if (!(gate >= 0) || !is_alone(&r->changes, c)) /* sets may have gates of their own */
+    if (!(gate >= 0) || !wm_change_is_alone(&r->changes, c)) /* sets may have gates of their own */
       continue;
     const char *swept = wm_frame_text(&r->variants, variant, "gate");
     if (gate < (double)r->gates.n)

@@ -8,6 +8,9 @@
  * sections need, of the right kind, and numbers that can be. */
 wm_status_t wm_results_check(const wm_results_t *r, wm_file_kind_t kind, wm_error_t *err);
 
+/* Is row c of `changes` its variant's only one? */
+bool wm_change_is_alone(const wm_frame_t *changes, int64_t c);
+
 /* Why gates.h5 is not that of sweep.h5, both of which have been read: a heap string; NULL if it is
  * (or there is no memory). */
 char *wm_results_other_gates(const wm_results_t *r);
