@@ -99,16 +99,18 @@ grep -q 'not to be ranked' "$work/fair/report.html" && fail "the report does not
 for what in tokens_seen chain; do
   cp -r "$work/fair" "$work/$what"
   rm "$work/$what/finetune.compare.h5"
-  "$python" - "$work/$what/control.h5" $what <<'END'
+  PYTHONPATH=$(dirname "$0")/../oracle "$python" - "$work/$what/control.h5" $what <<'END'
 import sys
 import h5py
+from h5_checksum import seal, set_text
 with h5py.File(sys.argv[1], "r+") as f:
     old = f.attrs[sys.argv[2]]
     if sys.argv[2] == "chain":
         text = old.decode() if isinstance(old, bytes) else old
-        f.attrs.modify("chain", text[::-1])
+        set_text(f, "chain", text[::-1])
     else:
         f.attrs.modify(sys.argv[2], old // 2)
+    seal(f)
 END
   code=0
   run 2 "$work/$what" "${compare[@]}" || code=$?
