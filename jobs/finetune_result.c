@@ -23,16 +23,20 @@ wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run) {
  */
 
 static const wm_record_column_t effect_columns[] = {
-    {"step", "step", NULL, 0}, {"hard", "hard", "gates", 0},   {"mean_nll", "loss", "nats", 4},
-    {"ppl", "PPL", NULL, 3},   {"delta_pct", "delta", "%", 3}, {"low", "from", "%", 3},
-    {"high", "to", "%", 3},    {"p_two_sided", "p", NULL, 4},  {"p_holm", "p", "Holm", 4}};
+    {"step", "step", NULL, 0},  {"hard", "hard", "gates", 0},   {"mean_nll", "loss", "nats", 4},
+    {"ppl", "PPL", NULL, 3},    {"delta_pct", "delta", "%", 3}, {"low", "from", "%", 3},
+    {"high", "to", "%", 3},     {"p_two_sided", "p", NULL, 4},  {"p_holm", "p", "Holm", 4},
+    {"units", "units", NULL, 0}};
 
-enum { EFFECT_COLUMNS = sizeof effect_columns / sizeof effect_columns[0] };
+/* Tables that stand without their losses have the last one, too. */
+enum { UNIT_COLUMNS = sizeof effect_columns / sizeof effect_columns[0] };
+enum { EFFECT_COLUMNS = UNIT_COLUMNS - 1 };
 
 static wm_status_t add_effect(wm_records_t *r, const char *label, double step, double hard,
                               const wm_effect_t *e, wm_error_t *err) {
-  const double row[EFFECT_COLUMNS] = {step,   hard,    e->mean_nll,    e->perplexity, e->delta,
-                                      e->low, e->high, e->p_two_sided, e->p_holm};
+  const double row[UNIT_COLUMNS] = {
+      step,   hard,    e->mean_nll,    e->perplexity, e->delta,
+      e->low, e->high, e->p_two_sided, e->p_holm,     (double)e->units};
   return wm_records_add(r, label, row, err);
 }
 
@@ -61,7 +65,7 @@ static wm_status_t write_evaluation(const wm_finetune_t *f, const wm_evaluation_
   wm_records_t records;
   void *memory = NULL;
   wm_status_t status = wm_alloc(&memory, f->n_moments, sizeof(wm_effect_t), "statistics", err);
-  memcpy(layout.columns, effect_columns, sizeof effect_columns);
+  memcpy(layout.columns, effect_columns, EFFECT_COLUMNS * sizeof *effect_columns);
   snprintf(table, sizeof table, "/%s/table", e->name);
   snprintf(
       description, sizeof description,
@@ -336,7 +340,7 @@ static wm_status_t compare(const wm_run_t *run, const finished_t *plan, const fi
   wm_record_layout_t layout = {.path = "/comparison",
                                .description = "the plan against its control at equal tokens",
                                .label = "model",
-                               .n_columns = EFFECT_COLUMNS};
+                               .n_columns = UNIT_COLUMNS};
   const bool gated = H5Lexists(wm_h5_id(plan->file), "/gates_used", H5P_DEFAULT) > 0;
   const char *name;
   wm_records_t records;
@@ -353,11 +357,35 @@ cleanup:
   return status;
 }
 
+/* Collective. What the comparison is of: the plan's own words. */
+static wm_status_t describe_comparison(const wm_run_t *run, const finished_t *plan, wm_h5_t *file,
+                                       wm_error_t *err) {
+  static const char *const same[] = {"model", "model_fingerprint", "plan"};
+  wm_provenance_t provenance = run->provenance;
+  char *value = NULL;
+  wm_status_t status;
+  provenance.compute = wm_compute_name(wm_compute_of(run));
+  WM_TRY(wm_h5_set_string(file, "/", "stage", "compare", err));
+  for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+    free(value);
+    value = NULL;
+    WM_TRY(wm_h5_get_string(plan->file, "/", same[i], &value, err));
+    WM_TRY(wm_h5_set_string(file, "/", same[i], value, err));
+  }
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
+                          wm_interval_name(wm_finetune_bootstrap(run).interval), err));
+  WM_TRY(wm_h5_set_string(file, "/", "chain", plan->chain, err));
+  WM_TRY(wm_h5_set_int(file, "/", "tokens_seen", plan->tokens, err));
+  WM_TRY(wm_provenance_write(file, run->comm, &provenance, err));
+cleanup:
+  free(value);
+  return status;
+}
+
 wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err) {
   finished_t plan = {0}, control = {0};
   wm_h5_t *file = NULL;
   char path[WM_PATH_SIZE];
-  wm_provenance_t provenance = run->provenance;
   wm_status_t status;
   WM_TRY(open_finished(run, "finetune.h5", &plan, err));
   WM_TRY(open_finished(run, "control.h5", &control, err));
@@ -371,9 +399,7 @@ wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err) {
   WM_TRY(wm_output_path(run, "finetune.compare.h5", path, err));
   WM_TRY(wm_h5_create(run->comm->world, path, &file, err));
   WM_TRY(compare(run, &plan, &control, file, err));
-  WM_TRY(wm_h5_set_string(file, "/", "chain", plan.chain, err));
-  WM_TRY(wm_h5_set_int(file, "/", "tokens_seen", plan.tokens, err));
-  WM_TRY(wm_provenance_write(file, run->comm, &provenance, err));
+  WM_TRY(describe_comparison(run, &plan, file, err));
   wm_h5_t *whole = file;
   file = NULL; /* publishing takes it */
   WM_TRY(wm_h5_publish(whole, err));

@@ -195,7 +195,7 @@ report_with_all() {
     check_report $study $study
 }
 
-# Both models with gates and plans; one with probes, three sets of gated layers with their
+# Both models with gates and plans; one with probes, three sets of gated layers compared with their
 # controls, and layers made linear one after another.
 report_of_study() {
   local out=build/browser model set key
@@ -212,9 +212,7 @@ report_of_study() {
     output.dir=$out/gates_demo_gpt2 "probe.layers=[0,3,7]" >/dev/null || return 1
   for set in 3,4 2,3,4,5 0,1,2,3,4,5,6,7; do
     key=$out/set${set//,/}
-    train "$key" control finetune.control_of=two_phase "finetune.layers=[$set]" "${short[@]}" &&
-      mv "$key/finetune.h5" "$key/control.h5" && rm -f "$key"/finetune.* &&
-      train "$key" two_phase "finetune.layers=[$set]" "${short[@]}" || return 1
+    train "$key" two_phase finetune.compare=true "finetune.layers=[$set]" "${short[@]}" || return 1
   done
   train $out/progressive progressive finetune.count=6 finetune.starts=random finetune.length=128 \
     finetune.sequences=1 finetune.steps=50 finetune.rate=5e-6 finetune.schedule=constant finetune.evaluate_every=0 \

@@ -291,7 +291,8 @@ static wm_status_t print_layers(const wm_results_t *a, const wm_results_t *b, FI
 }
 
 static bool has_costs(const wm_results_t *r) {
-  return r->variants.n > 1 || wm_training_range(&r->training, "evaluation") != NULL ||
+  return r->variants.n > 1 || r->comparison.n > 0 ||
+         wm_training_range(&r->training, "evaluation") != NULL ||
          wm_training_range(&r->control, "evaluation") != NULL;
 }
 
@@ -397,6 +398,59 @@ static wm_status_t print_trainings(const wm_results_t *a, const wm_results_t *b,
   return status;
 }
 
+/* The row of b that compares the same model on the same range; -1. */
+static int64_t same_against(const wm_against_t *a, const wm_results_t *b) {
+  wm_against_t other;
+  for (int64_t row = 0; row < b->comparison.n; row++)
+    if (wm_against(b, row, &other) && other.hard == a->hard && strcmp(other.range, a->range) == 0)
+      return row;
+  return -1;
+}
+
+/* Row i of a's comparison and row j of b's, which are the same one; -1: not there. */
+static void add_against(wm_table_t *t, const wm_results_t *a, int64_t i, const wm_results_t *b,
+                        int64_t j) {
+  wm_against_t left = {0}, right = {0};
+  const bool here = wm_against(a, i, &left), there = wm_against(b, j, &right);
+  const wm_against_t *one = here ? &left : &right;
+  wm_table_textf(t, "%s%s", one->range, one->hard ? ", gates that decide" : "");
+  wm_table_text(t, here ? wm_standing_name(left.standing) : "-");
+  add_cost(t, &a->comparison, i);
+  wm_table_text(t, there ? wm_standing_name(right.standing) : "-");
+  add_cost(t, &b->comparison, j);
+  add_distance(t, &a->comparison, i, &b->comparison, j,
+               left.standing != right.standing ? "verdict differs" : "");
+}
+
+static wm_status_t print_against(const wm_results_t *a, const wm_results_t *b, FILE *out,
+                                 wm_error_t *err) {
+  const wm_column_t columns[] = {{"range", NULL, WM_ALIGN_LEFT, 0},
+                                 {"verdict", a->label, WM_ALIGN_LEFT, 0},
+                                 {"change", "%", WM_ALIGN_RIGHT, 3},
+                                 {"interval", NULL, WM_ALIGN_RIGHT, 0},
+                                 {"verdict", b->label, WM_ALIGN_LEFT, 0},
+                                 {"change", "%", WM_ALIGN_RIGHT, 3},
+                                 {"interval", NULL, WM_ALIGN_RIGHT, 0},
+                                 {"difference", "%", WM_ALIGN_RIGHT, 3},
+                                 {"", NULL, WM_ALIGN_LEFT, 0}};
+  wm_against_t one;
+  wm_table_t *t = NULL;
+  wm_status_t status;
+  if (a->comparison.n + b->comparison.n == 0)
+    return WM_OK;
+  status = wm_table_create(columns, sizeof columns / sizeof columns[0], &t, err);
+  if (status != WM_OK)
+    return status;
+  for (int64_t row = 0; row < a->comparison.n; row++)
+    if (wm_against(a, row, &one))
+      add_against(t, a, row, b, same_against(&one, b));
+  for (int64_t row = 0; row < b->comparison.n; row++)
+    if (wm_against(b, row, &one) && same_against(&one, a) < 0)
+      add_against(t, a, -1, b, row);
+  fprintf(out, "\nPlan against its control at equal tokens\n");
+  return print_or_say(t, 1, "", out, err);
+}
+
 /* ---- all other tables ------------------------------------------------------------------------ */
 
 /* Do two tables name the same things in the same rows? */
@@ -463,6 +517,7 @@ static wm_status_t print_others(const wm_results_t *a, const wm_results_t *b, FI
                 {"gates.h5 /curve", &a->curve, &b->curve},
                 {"allocation.h5 /options", &a->options, &b->options},
                 {"allocation.h5 /plans", &a->plans, &b->plans},
+                {"finetune.compare.h5 /comparison", &a->comparison, &b->comparison},
                 {"probes.h5 /context", &a->context, &b->context},
                 {"probes.h5 /categories", &a->categories, &b->categories},
                 {"probes.h5 /correlations", &a->correlations, &b->correlations},
@@ -515,6 +570,8 @@ wm_status_t wm_comparison_print(const wm_results_t *a, const wm_results_t *b, FI
     status = print_variants(a, b, out, err);
   if (status == WM_OK)
     status = print_trainings(a, b, out, err);
+  if (status == WM_OK)
+    status = print_against(a, b, out, err);
   if (status == WM_OK)
     status = print_others(a, b, out, err);
   const char *left = wm_results_attribute(a, "text_fingerprint_evaluation");

@@ -3,6 +3,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -305,4 +306,11 @@ const char *wm_attribute(const wm_attributes_t *a, const char *name) {
     if (strcmp(a->all[i].name, name) == 0)
       return a->all[i].value;
   return "";
+}
+
+double wm_attribute_number(const wm_attributes_t *a, const char *name) {
+  const char *text = wm_attribute(a, name);
+  char *rest;
+  const double value = strtod(text, &rest);
+  return rest != text ? value : NAN;
 }

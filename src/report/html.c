@@ -80,7 +80,7 @@ static void put_heads(const wm_table_t *t, FILE *f) {
 
 /* A word that style sheets may ask for. */
 static bool is_word(const char *text) {
-  enum { LONGEST = 20 };
+  enum { LONGEST = 24 };
   size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz_ ");
   return n > 0 && n <= LONGEST && text[n] == '\0';
 }

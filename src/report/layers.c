@@ -152,35 +152,11 @@ const char *wm_results_unmeasured(const wm_results_t *r) {
     return r->why;
   if (r->files[WM_FILE_SWEEP].state == WM_FILE_BAD)
     return r->files[WM_FILE_SWEEP].why;
-  if (r->overview.measured == 0 &&
+  if (r->overview.measured == 0 && r->comparison.n == 0 &&
       wm_training_end(wm_training_range(&r->training, "evaluation")) < 0 &&
       wm_training_end(wm_training_range(&r->control, "evaluation")) < 0)
     return "no sweep has measured its layers yet";
   return NULL;
-}
-
-/* ---- training -------------------------------------------------------------------------------- */
-
-const wm_frame_t *wm_training_range(const wm_training_result_t *t, const char *name) {
-  for (int i = 0; i < t->n; i++)
-    if (strcmp(t->ranges[i].name, name) == 0)
-      return &t->ranges[i].table;
-  return NULL;
-}
-
-int64_t wm_training_end(const wm_frame_t *table) {
-  int64_t last = -1;
-  for (int64_t i = 1; table != NULL && i < table->n; i++)
-    if (wm_frame_number(table, i, "hard") == 0)
-      last = i;
-  return last;
-}
-
-bool wm_training_is_fair(const wm_results_t *r) {
-  const wm_attributes_t *a = &r->files[WM_FILE_FINETUNE].attributes;
-  const wm_attributes_t *b = &r->files[WM_FILE_CONTROL].attributes;
-  return strcmp(wm_attribute(a, "tokens_seen"), wm_attribute(b, "tokens_seen")) == 0 &&
-         strcmp(wm_attribute(a, "chain"), wm_attribute(b, "chain")) == 0;
 }
 
 /* ---- labels ---------------------------------------------------------------------------------- */

@@ -31,12 +31,17 @@ void wm_page_text(wm_page_t *page, const char *text) {
   wm_html_text(page->html, text);
 }
 
+json_t *wm_json_number(double value) {
+  if (isnan(value))
+    return json_null();
+  if (isinf(value))
+    return json_string(value > 0 ? "inf" : "-inf");
+  return value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value)
+                                                     : json_real(value);
+}
+
 void wm_page_note(wm_page_t *page, const char *name, double value) {
-  json_t *number = isnan(value)   ? json_null()
-                   : isinf(value) ? json_string(value > 0 ? "inf" : "-inf")
-                   : value == floor(value) && fabs(value) < 1e15 ? json_integer((json_int_t)value)
-                                                                 : json_real(value);
-  if (json_object_set_new(page->scope, name, number) != 0 && wm_page_ok(page))
+  if (json_object_set_new(page->scope, name, wm_json_number(value)) != 0 && wm_page_ok(page))
     wm_fail(&page->error, WM_ENVIRONMENT, "cannot allocate the summary");
 }
 
@@ -77,17 +82,7 @@ const char *wm_model_id(char *buffer, size_t size, int64_t i, const char *name) 
 /* ---- what results were made with ------------------------------------------------------------- */
 
 double wm_configured(const wm_results_t *r, const char *group, const char *member) {
-  const char *text = wm_results_attribute(r, "configuration");
-  char open[64], line[64];
-  snprintf(open, sizeof open, "%s: {", group);
-  snprintf(line, sizeof line, "  %s = ", member);
-  const char *at = strstr(text, open), *end = at != NULL ? strstr(at, "\n}") : NULL;
-  const char *found = at != NULL ? strstr(at, line) : NULL;
-  if (found == NULL || (end != NULL && found > end))
-    return NAN;
-  char *rest;
-  double value = strtod(found + strlen(line), &rest);
-  return rest != found + strlen(line) ? value : NAN;
+  return wm_configuration_number(wm_results_attribute(r, "configuration"), group, member);
 }
 
 const char *wm_confidence_text(const wm_results_t *r, char *text, size_t size) {

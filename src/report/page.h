@@ -64,6 +64,11 @@ double wm_configured(const wm_results_t *r, const char *group, const char *membe
 /* "95 %": confidence of the intervals, for titles. */
 const char *wm_confidence_text(const wm_results_t *r, char *text, size_t size);
 
+/* As JSON: text with "?" for what is ill-formed. */
+json_t *wm_json_text(const char *text);
+/* null for NaN, "inf"; integers as such. */
+json_t *wm_json_number(double value);
+
 /* Layers that the last phase of a training has linear or gated; NaN. */
 double wm_training_layers(const wm_results_t *r);
 /* Layer of a row of a training's gates, by the row's name; NaN. */
@@ -89,6 +94,13 @@ void wm_section_fit(wm_page_t *page, int64_t model);
 void wm_section_bench(wm_page_t *page, int64_t model);
 void wm_section_training(wm_page_t *page, int64_t model);
 void wm_section_probes(wm_page_t *page, int64_t model);
+/* Parts of the training's section: how the plan stands to its control, in a sentence that goes on
+ * in the answer, in a paragraph, and on every range. */
+void wm_page_standing(wm_page_t *page, const wm_results_t *r);
+void wm_page_against(wm_page_t *page, const wm_results_t *r);
+void wm_page_against_table(wm_page_t *page, int64_t model);
+/* The same for summary.json; NULL: memory. */
+json_t *wm_json_against(const wm_results_t *r);
 void wm_section_models(wm_page_t *page);
 void wm_section_trainings(wm_page_t *page);
 void wm_section_ledger(wm_page_t *page);

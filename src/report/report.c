@@ -94,7 +94,7 @@ static void put_page(wm_page_t *page) {
 /* ---- the summary ----------------------------------------------------------------------------- */
 
 /* JSON has no ill-formed UTF-8: what the page shows as U+FFFD is that here, too. */
-static json_t *json_text(const char *text) {
+json_t *wm_json_text(const char *text) {
   json_t *plain = json_string(text);
   if (plain != NULL)
     return plain;
@@ -108,11 +108,36 @@ static json_t *json_text(const char *text) {
   return plain;
 }
 
+static json_t *json_speeds(const wm_results_t *r) {
+  static const struct {
+    const char *run;
+    wm_file_kind_t kind;
+  } runs[] = {{"plan", WM_FILE_FINETUNE}, {"control", WM_FILE_CONTROL}};
+  json_t *speeds = json_array();
+  for (int k = 0; k < 2; k++) {
+    const wm_training_speed_t s = wm_training_speed(r, runs[k].kind);
+    if (r->files[runs[k].kind].state != WM_FILE_READ)
+      continue;
+    json_t *speed = json_object();
+    json_object_set_new(speed, "run", json_string(runs[k].run));
+    json_object_set_new(speed, "ranks", wm_json_number(s.ranks));
+    json_object_set_new(speed, "threads", wm_json_number(s.threads));
+    json_object_set_new(speed, "steps", wm_json_number(s.steps));
+    json_object_set_new(speed, "step_seconds", wm_json_number(s.median));
+    json_object_set_new(speed, "longest_step_seconds", wm_json_number(s.longest));
+    json_object_set_new(speed, "tokens_per_second", wm_json_number(s.tokens_per_second));
+    json_object_set_new(speed, "exposed_pct", wm_json_number(s.exposed));
+    json_object_set_new(speed, "read_tokens_per_second", wm_json_number(s.read_tokens_per_second));
+    json_array_append_new(speeds, speed);
+  }
+  return speeds;
+}
+
 static json_t *summary_of(const wm_results_t *r) {
   json_t *model = json_object(), *layers = json_array(), *missing = json_array();
   json_t *unreadable = json_object();
-  json_object_set_new(model, "label", json_text(r->label));
-  json_object_set_new(model, "directory", json_text(r->dir));
+  json_object_set_new(model, "label", wm_json_text(r->label));
+  json_object_set_new(model, "directory", wm_json_text(r->dir));
   for (int64_t i = 0; i < r->n_layers; i++) {
     const wm_layer_result_t *l = &r->layer_results[i];
     json_t *layer = json_object();
@@ -130,10 +155,19 @@ static json_t *summary_of(const wm_results_t *r) {
     if (r->files[k].state == WM_FILE_MISSING)
       json_array_append_new(missing, json_string(r->files[k].name));
     else if (r->files[k].state == WM_FILE_BAD)
-      json_object_set_new(unreadable, r->files[k].name, json_text(r->files[k].why));
+      json_object_set_new(unreadable, r->files[k].name, wm_json_text(r->files[k].why));
   json_object_set_new(model, "layers", layers);
   json_object_set_new(model, "missing", missing);
   json_object_set_new(model, "unreadable", unreadable);
+  if (r->training.n + r->control.n + r->comparison.n > 0) {
+    wm_against_t a;
+    json_object_set_new(model, "control_comparison", json_string(wm_against_state(r)));
+    json_object_set_new(model, "control_verdict",
+                        wm_against_evaluation(r, &a) ? json_string(wm_standing_name(a.standing))
+                                                     : json_null());
+    json_object_set_new(model, "against_control", wm_json_against(r));
+    json_object_set_new(model, "training_speed", json_speeds(r));
+  }
   return model;
 }
 
@@ -143,8 +177,8 @@ static wm_status_t start_summary(wm_page_t *page, wm_error_t *err) {
   page->summary = json_object();
   page->scope = page->summary;
   json_object_set_new(page->summary, "program", json_string("wanamaker"));
-  json_object_set_new(page->summary, "version", json_text(r->version));
-  json_object_set_new(page->summary, "commit", json_text(r->commit));
+  json_object_set_new(page->summary, "version", wm_json_text(r->version));
+  json_object_set_new(page->summary, "commit", wm_json_text(r->commit));
   json_object_set_new(page->summary, "tolerance_pct", json_real(r->tolerance));
   for (int64_t i = 0; i < r->n; i++)
     json_array_append_new(models, summary_of(&r->results[i]));

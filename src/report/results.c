@@ -30,6 +30,9 @@ static const wm_result_file_t known_files[WM_FILE_KINDS] = {
     [WM_FILE_CONTROL] = {.name = "control.h5",
                          .job = "finetune",
                          .shows = "the control: the same training with nothing linearised"},
+    [WM_FILE_COMPARE] = {.name = "finetune.compare.h5",
+                         .job = "finetune",
+                         .shows = "the plan against its control at equal tokens, with intervals"},
     [WM_FILE_PROBES] = {.name = "probes.h5",
                         .job = "probe",
                         .shows = "context against token, categories by depth, corpora compared"},
@@ -208,6 +211,7 @@ static wm_status_t read_bench(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
 
 /* The ranges of a training: groups that have a /table. */
 static wm_status_t read_training(wm_h5_t *f, wm_training_result_t *t, wm_error_t *err) {
+  static const char *const timing[] = {"seconds", "exposed"};
   hsize_t n = 0;
   H5G_info_t info;
   wm_status_t status = WM_OK;
@@ -227,6 +231,8 @@ static wm_status_t read_training(wm_h5_t *f, wm_training_result_t *t, wm_error_t
     status = wm_frame_read(f, "/phases", "", &t->phases, err);
   if (status == WM_OK && wm_h5_has(f, "/gates_used"))
     status = wm_frame_read(f, "/gates_used", "", &t->gates, err);
+  if (status == WM_OK)
+    status = wm_frame_read_group(f, "/timing", 2, timing, &t->timing, err);
   t->n_units = 0;
   if (status == WM_OK && wm_h5_has(f, "/evaluation/unit"))
     status = count_units(f, "/evaluation/unit", -1, &t->n_units, err);
@@ -239,6 +245,7 @@ static void forget_training(wm_training_result_t *t) {
   t->n = 0;
   wm_frame_destroy(&t->phases);
   wm_frame_destroy(&t->gates);
+  wm_frame_destroy(&t->timing);
 }
 
 static wm_status_t read_finetune(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
@@ -247,6 +254,10 @@ static wm_status_t read_finetune(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
 
 static wm_status_t read_control(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
   return read_training(f, &r->control, err);
+}
+
+static wm_status_t read_comparison(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
+  return wm_frame_read(f, "/comparison", "", &r->comparison, err);
 }
 
 static wm_status_t read_probes(wm_h5_t *f, wm_results_t *r, wm_error_t *err) {
@@ -271,7 +282,8 @@ static wm_status_t read_file(const char *path, wm_file_kind_t kind, wm_results_t
       [WM_FILE_SURROGATES] = read_surrogates, [WM_FILE_SWEEP] = read_sweep,
       [WM_FILE_GATES] = read_gates,           [WM_FILE_ALLOCATION] = read_allocation,
       [WM_FILE_BENCH] = read_bench,           [WM_FILE_FINETUNE] = read_finetune,
-      [WM_FILE_CONTROL] = read_control,       [WM_FILE_PROBES] = read_probes};
+      [WM_FILE_CONTROL] = read_control,       [WM_FILE_COMPARE] = read_comparison,
+      [WM_FILE_PROBES] = read_probes};
   wm_h5_t *f = NULL;
   wm_status_t status;
   WM_TRY(wm_h5_open(MPI_COMM_SELF, path, &f, err));
@@ -293,6 +305,7 @@ static void forget(wm_results_t *r, wm_file_kind_t kind) {
       [WM_FILE_ALLOCATION] = {&r->options, &r->plans, &r->budgets},
       [WM_FILE_BENCH] = {&r->bench_routing, &r->bench_last, &r->bench_losses, &r->bench_rates,
                          &r->bench_sweep, &r->bench_memory},
+      [WM_FILE_COMPARE] = {&r->comparison},
       [WM_FILE_PROBES] = {&r->context, &r->categories, &r->correlations, &r->types, &r->regression,
                           &r->clusterings}};
   double **const arrays[WM_FILE_KINDS][8] = {
@@ -398,6 +411,14 @@ static wm_status_t keep_own_gates(wm_results_t *r, const wm_log_t *log, wm_error
   return why != NULL ? refuse(r, WM_FILE_GATES, why, log, err) : WM_OK;
 }
 
+/* Plans train again where a comparison of earlier ones is left. */
+static wm_status_t keep_own_comparison(wm_results_t *r, const wm_log_t *log, wm_error_t *err) {
+  char *why = NULL;
+  if (r->files[WM_FILE_COMPARE].state == WM_FILE_READ)
+    why = wm_results_other_runs(r);
+  return why != NULL ? refuse(r, WM_FILE_COMPARE, why, log, err) : WM_OK;
+}
+
 /* ---- a directory ----------------------------------------------------------------------------- */
 
 /* Why nothing of it can be shown; free(), NULL: memory. */
@@ -426,6 +447,7 @@ wm_status_t wm_results_read(const char *dir, double tolerance, const wm_log_t *l
   }
   WM_TRY(keep_one_model(r, log, err));
   WM_TRY(keep_own_gates(r, log, err));
+  WM_TRY(keep_own_comparison(r, log, err));
   if (read == 0) {
     r->why = there ? nothing_to_show(r)
              : reason == ENOENT
@@ -458,4 +480,17 @@ const char *wm_results_attribute(const wm_results_t *r, const char *name) {
   for (int k = 0; k < WM_FILE_KINDS && value[0] == '\0'; k++)
     value = wm_attribute(&r->files[k].attributes, name);
   return value;
+}
+
+double wm_configuration_number(const char *text, const char *group, const char *member) {
+  char open[64], line[64];
+  snprintf(open, sizeof open, "%s: {", group);
+  snprintf(line, sizeof line, "  %s = ", member);
+  const char *at = strstr(text, open), *end = at != NULL ? strstr(at, "\n}") : NULL;
+  const char *found = at != NULL ? strstr(at, line) : NULL;
+  if (found == NULL || (end != NULL && found > end))
+    return NAN;
+  char *rest;
+  double value = strtod(found + strlen(line), &rest);
+  return rest != found + strlen(line) ? value : NAN;
 }

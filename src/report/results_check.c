@@ -4,9 +4,11 @@
 #include "results_internal.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/measure/gates.h"
+#include "wanamaker/measure/records.h"
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- members --------------------------------------------------------------------------------- */
@@ -38,6 +40,7 @@ static wm_status_t has_members(const wm_frame_t *f, const char *members, const c
 
 /* Numbers that mean the same in every table. */
 static wm_status_t has_sense(const wm_frame_t *f, const char *what, wm_error_t *err) {
+  static const char *const probabilities[] = {"p_two_sided", "p_holm", "p_bh"};
   enum { MOST_LAYERS = 1000000 };
   for (int64_t i = 0; i < f->n; i++) {
     const double layer = wm_frame_number(f, i, "layer"),
@@ -50,6 +53,12 @@ static wm_status_t has_sense(const wm_frame_t *f, const char *what, wm_error_t *
     if (change <= -100)
       return wm_fail(err, WM_INPUT, "%s, row %lld: a change of perplexity by %.6g %%", what,
                      (long long)i, change);
+    for (size_t k = 0; k < sizeof probabilities / sizeof probabilities[0]; k++) {
+      const double p = wm_frame_number(f, i, probabilities[k]);
+      if (p < 0 || p > 1)
+        return wm_fail(err, WM_INPUT, "%s, row %lld: %s of %.6g", what, (long long)i,
+                       probabilities[k], p);
+    }
   }
   return WM_OK;
 }
@@ -128,7 +137,27 @@ static wm_status_t check_gates(const wm_results_t *r, wm_error_t *err) {
   return check_layers(r, WM_FILE_GATES, &r->gate_layers, err);
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- trainings ------------------------------------------------------------------------------- */
+
+/* A row for every step, with times that can be. */
+static wm_status_t check_timing(const wm_results_t *r, wm_file_kind_t kind,
+                                const wm_training_result_t *t, wm_error_t *err) {
+  const char *steps = wm_attribute(&r->files[kind].attributes, "steps");
+  if (t->timing.n_columns == 0) /* of versions that did not write it */
+    return WM_OK;
+  wm_status_t status = check_table(r, kind, "/timing", &t->timing, "#seconds #exposed", err);
+  if (status == WM_OK && strtoll(steps, NULL, 10) != t->timing.n)
+    status = wm_fail(err, WM_INPUT, "%s/%s: /timing has %lld rows for %s steps", r->dir,
+                     r->files[kind].name, (long long)t->timing.n, steps[0] != '\0' ? steps : "no");
+  for (int64_t i = 0; i < t->timing.n && status == WM_OK; i++) {
+    const double seconds = wm_frame_number(&t->timing, i, "seconds");
+    const double exposed = wm_frame_number(&t->timing, i, "exposed");
+    if (!(seconds >= 0 && isfinite(seconds) && exposed >= 0 && isfinite(exposed)))
+      status = wm_fail(err, WM_INPUT, "%s/%s: /timing, row %lld: a step of %.6g s, %.6g s exposed",
+                       r->dir, r->files[kind].name, (long long)i, seconds, exposed);
+  }
+  return status;
+}
 
 static wm_status_t check_training(const wm_results_t *r, wm_file_kind_t kind,
                                   const wm_training_result_t *t, wm_error_t *err) {
@@ -139,8 +168,73 @@ static wm_status_t check_training(const wm_results_t *r, wm_file_kind_t kind,
     status = check_table(r, kind, name, &t->ranges[i].table,
                          "name #step #hard #mean_nll #ppl #delta_pct #low #high", err);
   }
+  return status == WM_OK ? check_timing(r, kind, t, err) : status;
+}
+
+/* ---- the comparison -------------------------------------------------------------------------- */
+
+/* Characters of a range's name that a row's name has room for; the plan's row has the most. */
+enum {
+  ROOM_PLAN = 40,
+  ROOM_CONTROL = WM_RECORD_LABEL - sizeof "control: ",
+  ROOM_HARD = WM_RECORD_LABEL - sizeof "plan, gates that decide: "
+};
+
+/* Are two names one range's, of which one may have been cut short to `room`? */
+static bool is_same_range(const char *a, const char *b, size_t room) {
+  const size_t n = strlen(a), m = strlen(b), least = n < m ? n : m;
+  return strncmp(a, b, least) == 0 && (n == m || least >= room);
+}
+
+/* A control, its plan and perhaps the plan with gates that decide, for every range. */
+static bool is_in_order(const wm_frame_t *f, int64_t row) {
+  const char *range, *before;
+  const wm_compared_t what = wm_compared(f, row, &range), last = wm_compared(f, row - 1, &before);
+  if (what == WM_COMPARED_NOTHING || range[0] == '\0')
+    return false;
+  if (what == WM_COMPARED_CONTROL)
+    return row + 1 < f->n && last != WM_COMPARED_CONTROL;
+  return row > 0 && last == what - 1 &&
+         is_same_range(range, before, what == WM_COMPARED_PLAN ? ROOM_CONTROL : ROOM_HARD);
+}
+
+static wm_status_t check_compared(const wm_results_t *r, int64_t row, wm_error_t *err) {
+  const wm_frame_t *f = &r->comparison;
+  const char *range, *other, *name = r->files[WM_FILE_COMPARE].name;
+  const wm_compared_t what = wm_compared(f, row, &range);
+  const double ppl = wm_frame_number(f, row, "ppl");
+  const double change = wm_frame_number(f, row, "delta_pct");
+  if (!is_in_order(f, row) || wm_frame_number(f, row, "hard") != (what == WM_COMPARED_HARD))
+    return wm_fail(err, WM_INPUT, "%s/%s: /comparison, row %lld: \"%s\" has no place here", r->dir,
+                   name, (long long)row, wm_frame_text(f, row, "name"));
+  for (int64_t i = 0; i < row && what == WM_COMPARED_PLAN; i++)
+    if (wm_compared(f, i, &other) == what && strcmp(range, other) == 0 && strlen(range) < ROOM_PLAN)
+      return wm_fail(err, WM_INPUT, "%s/%s: /comparison: rows %lld and %lld are the same range's",
+                     r->dir, name, (long long)i, (long long)row);
+  if (ppl <= 0 || wm_frame_number(f, row, "units") < 0)
+    return wm_fail(err, WM_INPUT,
+                   "%s/%s: /comparison, row %lld: a perplexity of %.6g from %.6g units", r->dir,
+                   name, (long long)row, ppl, wm_frame_number(f, row, "units"));
+  const double expected = 100 * (ppl / wm_frame_number(f, row - (int64_t)what, "ppl") - 1);
+  if (fabs(change - expected) > 1e-6 * (100 + fabs(expected))) /* false for NaN and overflow */
+    return wm_fail(err, WM_INPUT,
+                   "%s/%s: /comparison, row %lld: a change by %.6g %% where perplexities differ by "
+                   "%.6g %%",
+                   r->dir, name, (long long)row, change, expected);
+  return WM_OK;
+}
+
+static wm_status_t check_comparison(const wm_results_t *r, wm_error_t *err) {
+  wm_status_t status = WM_OK;
+  if (r->comparison.n == 0)
+    return wm_fail(err, WM_INPUT, "%s/%s: /comparison has no rows", r->dir,
+                   r->files[WM_FILE_COMPARE].name);
+  for (int64_t row = 0; row < r->comparison.n && status == WM_OK; row++)
+    status = check_compared(r, row, err);
   return status;
 }
+
+/* ---- all files ------------------------------------------------------------------------------- */
 
 wm_status_t wm_results_check(const wm_results_t *r, wm_file_kind_t kind, wm_error_t *err) {
   const struct {
@@ -168,6 +262,8 @@ wm_status_t wm_results_check(const wm_results_t *r, wm_file_kind_t kind, wm_erro
       {WM_FILE_ALLOCATION, "/plans", &r->plans, false,
        "#delta_pct #sum_of_singles_pct #saved_pct #front"},
       {WM_FILE_ALLOCATION, "/budgets", &r->budgets, false, "#delta_pct #plan"},
+      {WM_FILE_COMPARE, "/comparison", &r->comparison, false,
+       "name #step #hard #mean_nll #ppl #delta_pct #low #high #p_two_sided #p_holm #units"},
       {WM_FILE_PROBES, "/context", &r->context, true,
        "corpus surrogates #layer label view gate key #auc #low #high"},
       {WM_FILE_PROBES, "/categories", &r->categories, true,
@@ -190,6 +286,7 @@ wm_status_t wm_results_check(const wm_results_t *r, wm_file_kind_t kind, wm_erro
          : kind == WM_FILE_GATES    ? check_gates(r, err)
          : kind == WM_FILE_FINETUNE ? check_training(r, kind, &r->training, err)
          : kind == WM_FILE_CONTROL  ? check_training(r, kind, &r->control, err)
+         : kind == WM_FILE_COMPARE  ? check_comparison(r, err)
                                     : WM_OK;
 }
 
@@ -223,4 +320,65 @@ char *wm_results_other_gates(const wm_results_t *r) {
           r->dir, gate, swept, layer, label);
   }
   return NULL;
+}
+
+/* The last evaluation of a run on a range, with gates that decide or blend; -1: none. */
+static int64_t last_of(const wm_frame_t *table, bool hard) {
+  int64_t last = -1;
+  for (int64_t i = 0; i < table->n; i++)
+    if ((wm_frame_number(table, i, "hard") > 0) == hard)
+      last = i;
+  return last;
+}
+
+/* Why row `row` of the comparison is not of this run's end; NULL. */
+static char *other_end(const wm_results_t *r, wm_file_kind_t kind, int64_t row) {
+  const wm_training_result_t *t = kind == WM_FILE_CONTROL ? &r->control : &r->training;
+  const char *file = r->files[kind].name, *range;
+  const wm_compared_t what = wm_compared(&r->comparison, row, &range);
+  int k = 0;
+  wm_compared(&r->comparison, row - (int64_t)what + WM_COMPARED_PLAN, &range);
+  while (k < t->n && !is_same_range(t->ranges[k].name, range, ROOM_PLAN))
+    k++;
+  if (k == t->n) /* more ranges than are read may have it */
+    return t->n == WM_TRAINING_RANGES
+               ? NULL
+               : wm_format("%s/finetune.compare.h5: of other runs than %s, which has no range %s",
+                           r->dir, file, range);
+  const wm_frame_t *table = &t->ranges[k].table;
+  const double ppl = wm_frame_number(&r->comparison, row, "ppl");
+  const double own = wm_frame_number(table, last_of(table, what == WM_COMPARED_HARD), "ppl");
+  if (ppl == own || (isnan(ppl) && isnan(own)) || fabs(ppl - own) <= 1e-9 * own)
+    return NULL;
+  return wm_format("%s/finetune.compare.h5: of other runs than %s, which ends with a perplexity of "
+                   "%.10g on the range %s; here it is %.10g",
+                   r->dir, file, own, range, ppl);
+}
+
+static char *other_run(const wm_results_t *r, wm_file_kind_t kind) {
+  static const char *const same[] = {"tokens_seen", "chain"};
+  const wm_attributes_t *own = &r->files[WM_FILE_COMPARE].attributes;
+  const wm_attributes_t *run = &r->files[kind].attributes;
+  char *why = NULL;
+  for (int k = 0; k < 2; k++)
+    if (strcmp(wm_attribute(own, same[k]), wm_attribute(run, same[k])) != 0)
+      return wm_format(
+          "%s/finetune.compare.h5: of other runs than %s, whose %s is %s; here it is %s", r->dir,
+          r->files[kind].name, same[k], wm_attribute(run, same[k]), wm_attribute(own, same[k]));
+  for (int64_t row = 0; row < r->comparison.n && why == NULL; row++) {
+    const char *range;
+    const bool control = wm_compared(&r->comparison, row, &range) == WM_COMPARED_CONTROL;
+    if (control == (kind == WM_FILE_CONTROL))
+      why = other_end(r, kind, row);
+  }
+  return why;
+}
+
+char *wm_results_other_runs(const wm_results_t *r) {
+  char *why = NULL;
+  if (r->files[WM_FILE_FINETUNE].state == WM_FILE_READ)
+    why = other_run(r, WM_FILE_FINETUNE);
+  if (why == NULL && r->files[WM_FILE_CONTROL].state == WM_FILE_READ)
+    why = other_run(r, WM_FILE_CONTROL);
+  return why;
 }

@@ -108,6 +108,7 @@ static void answer(wm_page_t *page, int64_t model) {
   wm_page_raw(page, "</strong>: ");
   answer_layers(page, r);
   answer_training(page, r);
+  wm_page_standing(page, r);
   wm_page_raw(page, "</p>\n");
 }
 

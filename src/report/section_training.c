@@ -134,6 +134,47 @@ static void put_runs(wm_page_t *page, int64_t model) {
                     "Numbers: evaluations along the training", 3, true);
 }
 
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+static void add_speed(wm_table_t *t, const char *run, const wm_training_speed_t *s) {
+  wm_table_text(t, run);
+  wm_table_float(t, s->ranks);
+  wm_table_float(t, s->threads);
+  wm_table_float(t, s->steps);
+  wm_table_float(t, s->median);
+  wm_table_float(t, s->longest);
+  wm_table_float(t, s->tokens_per_second);
+  wm_table_float(t, s->exposed);
+  wm_table_float(t, s->read_tokens_per_second);
+}
+
+static void put_speed(wm_page_t *page, int64_t model) {
+  static const wm_column_t columns[] = {{"run", NULL, WM_ALIGN_LEFT, 0},
+                                        {"ranks", NULL, WM_ALIGN_RIGHT, 0},
+                                        {"threads", "each", WM_ALIGN_RIGHT, 0},
+                                        {"steps", NULL, WM_ALIGN_RIGHT, 0},
+                                        {"step", "median, s", WM_ALIGN_RIGHT, -4},
+                                        {"step", "longest, s", WM_ALIGN_RIGHT, -4},
+                                        {"tokens/s", NULL, WM_ALIGN_RIGHT, 0},
+                                        {"exposed messages", "% of time", WM_ALIGN_RIGHT, 2},
+                                        {"reading", "tokens/s", WM_ALIGN_RIGHT, 0}};
+  const wm_results_t *r = &page->report->results[model];
+  char id[64];
+  if (r->training.n + r->control.n == 0)
+    return;
+  wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
+  const wm_training_speed_t plan = wm_training_speed(r, WM_FILE_FINETUNE);
+  const wm_training_speed_t control = wm_training_speed(r, WM_FILE_CONTROL);
+  if (t != NULL && r->files[WM_FILE_FINETUNE].state == WM_FILE_READ)
+    add_speed(t, "plan", &plan);
+  if (t != NULL && r->files[WM_FILE_CONTROL].state == WM_FILE_READ)
+    add_speed(t, "control", &control);
+  wm_page_put_table(page, t, wm_model_id(id, sizeof id, model, "speed"), "How fast it trained", 1,
+                    false);
+  wm_page_raw(page, "<p class=\"how\">Times are the first rank's, of all steps, without "
+                    "evaluations. Exposed is time in messages while nothing was computed.</p>\n");
+}
+
 /* ---- gates ----------------------------------------------------------------------------------- */
 
 static void draw_gates(wm_page_t *page, int64_t model) {
@@ -197,11 +238,16 @@ static void put_gates(wm_page_t *page, int64_t model) {
 
 void wm_section_training(wm_page_t *page, int64_t model) {
   const wm_results_t *r = &page->report->results[model];
-  if (r->training.n + r->control.n == 0)
+  if (r->training.n + r->control.n + r->comparison.n == 0)
     return;
   wm_page_raw(page, "<h3>Training</h3>\n");
-  draw_course(page, model);
-  put_runs(page, model);
+  wm_page_against(page, r);
+  if (r->training.n + r->control.n > 0) {
+    draw_course(page, model);
+    put_runs(page, model);
+  }
+  wm_page_against_table(page, model);
+  put_speed(page, model);
   if (r->training.gates.n > 0)
     put_gates(page, model);
 }

@@ -101,10 +101,14 @@ static void draw_courses(wm_page_t *page) {
                      "other text and are not to be ranked.");
 }
 
-static const char *standing(const wm_results_t *r) {
-  return r->control.n == 0        ? "no control here"
-         : wm_training_is_fair(r) ? "at equal tokens"
-                                  : "control saw other tokens";
+/* On the evaluation range, where there is a comparison at equal tokens; else why not. */
+static void add_against(wm_table_t *t, const wm_results_t *r) {
+  wm_against_t a;
+  const bool compared = wm_against_evaluation(r, &a);
+  wm_table_float(t, compared ? a.delta : NAN);
+  wm_table_float(t, compared ? a.low : NAN);
+  wm_table_float(t, compared ? a.high : NAN);
+  wm_table_text(t, compared ? wm_standing_name(a.standing) : wm_against_state(r));
 }
 
 static void put_trainings(wm_page_t *page) {
@@ -119,7 +123,10 @@ static void put_trainings(wm_page_t *page) {
                                         {"from", "%", WM_ALIGN_RIGHT, 3},
                                         {"to", "%", WM_ALIGN_RIGHT, 3},
                                         {"control's change", "%", WM_ALIGN_RIGHT, 3},
-                                        {"control", NULL, WM_ALIGN_LEFT, 0}};
+                                        {"against control", "%", WM_ALIGN_RIGHT, 3},
+                                        {"from", "%", WM_ALIGN_RIGHT, 3},
+                                        {"to", "%", WM_ALIGN_RIGHT, 3},
+                                        {"at equal tokens", NULL, WM_ALIGN_LEFT, 0}};
   const wm_report_t *report = page->report;
   wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
   for (int64_t i = 0; t != NULL && i < report->n; i++) {
@@ -141,7 +148,7 @@ static void put_trainings(wm_page_t *page) {
     wm_table_float(t, wm_frame_number(plan, end, "low"));
     wm_table_float(t, wm_frame_number(plan, end, "high"));
     wm_table_float(t, other >= 0 ? wm_frame_number(control, other, "delta_pct") : NAN);
-    wm_table_text(t, standing(r));
+    add_against(t, r);
   }
   wm_page_put_table(page, t, "trainings", "All trainings, in the order of the directories", 1,
                     false);

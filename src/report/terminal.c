@@ -123,6 +123,27 @@ static void print_training(const wm_results_t *r, FILE *out) {
             wm_frame_number(control, other, "delta_pct"));
 }
 
+/* What plan and control are beside each other. */
+static void print_against(const wm_results_t *r, FILE *out) {
+  char interval[64], confidence[40] = "interval";
+  wm_against_t a;
+  if (!wm_against_evaluation(r, &a)) {
+    if (r->training.n > 0 && wm_training_has_rival(r))
+      fprintf(out, "plan against control at equal tokens: %s%s\n", wm_against_state(r),
+              strcmp(wm_against_state(r), "not compared yet") == 0
+                  ? "; finetune.compare=true does it"
+                  : "");
+    return;
+  }
+  wm_interval_text(a.low, a.high, interval, sizeof interval);
+  if (!isnan(wm_against_confidence(r)))
+    snprintf(confidence, sizeof confidence, "%.4g %% interval", 100 * wm_against_confidence(r));
+  fprintf(out, "plan against control at equal tokens: %s", wm_standing_name(a.standing));
+  if (!isnan(a.delta))
+    fprintf(out, ", %+.2f %%, %s %s", a.delta, confidence, interval);
+  fputc('\n', out);
+}
+
 static void print_ledger(const wm_report_t *report, FILE *out) {
   int count[WM_CLAIM_VERDICTS] = {0};
   for (int c = 0; c < WM_CLAIMS; c++)
@@ -144,6 +165,7 @@ wm_status_t wm_report_print(const wm_report_t *report, FILE *out, wm_error_t *er
     fputs(": ", out);
     print_answer(r, out);
     print_training(r, out);
+    print_against(r, out);
     if (r->n_layers > 0 && r->overview.measured > 0)
       status = print_model(r, out, err);
   }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The report of the whole program: every number against the result files; of partial, damaged and
-# hostile results; without gnuplot; of two runs compared; a dry run writes nothing.
+# hostile results; of trainings; without gnuplot; of two runs compared; a dry run writes nothing.
 #   report.sh WANAMAKER MPIEXEC MODEL_DIR REFERENCE_DIR PYTHON
 # PYTHON needs h5py (Debian: python3-h5py), the figures gnuplot (gnuplot-nox).
 # shellcheck source=tests/mpi/program.sh
@@ -145,9 +145,8 @@ spoil ' 0 needed, 6 undecided; median cost -$' 'r["delta_pct"] = float("nan")'
 
 # Tables that lack something, or do not fit each other.
 cp "$one/sweep.h5" "$work/bad"
-reform() { # FILE MESSAGE PYTHON: f is the file, replace(path, data) puts a dataset anew
-  cp "$one/$1" "$work/bad"
-  "$python" - "$oracle" "$work/bad/$1" <<END || fail "$3"
+edit() { # FILE PYTHON: f is the file, replace(path, data) puts a dataset anew
+  "$python" - "$oracle" "$1" <<END || fail "$2"
 import sys
 sys.path.insert(0, sys.argv[1])
 import h5py
@@ -158,12 +157,17 @@ def replace(path, data):
     f[path] = data
     set_text(f[path], "checksum", checksum(f[path][()]))
 with h5py.File(sys.argv[2], "r+") as f:
-    $3
+    $2
     seal(f)
 END
-  report "$work/bad"
+}
+whole=$one bad=$work/bad # one spoilt file among whole ones
+reform() { # FILE MESSAGE PYTHON
+  cp "$whole/$1" "$bad"
+  edit "$bad/$1" "$3"
+  report "$bad"
   grep -q "$1: $2.*the report goes on without it" "$work/log" || fail "$3: $(cat "$work/log")"
-  cp "$one/$1" "$work/bad"
+  cp "$whole/$1" "$bad"
 }
 reform gates.h5 '/ends/count: extents' 'replace("/ends/count", f["/ends/count"][:1])'
 reform gates.h5 '/gate: there is no "auc_low"' 'del f["/gate/auc_low"]'
@@ -212,6 +216,130 @@ grep -Eq '^demo_gpt2: [0-9] of 6 layers' "$work/log" || fail "the sweep beside a
 "$python" "$oracle/report_hostile.py" "$one" "$work/hostile"
 report "$work/hostile"
 recompute "$work/hostile" "$work/hostile"
+
+# Trainings: the plan against its control at equal tokens, with gates on two ranges, and how fast it was.
+train() { # OUT [SETTING...]
+  local out=$1
+  shift
+  mkdir -p "$out"
+  cp "$one"/tokens.*.h5 "$out"
+  run_job 2 finetune "$out" protocol.kind=stream protocol.window=32 finetune.plan=two_phase \
+    "ranges.evaluation.tokens=[7000,7600]" "ranges.evaluation_more.tokens=[7600,8000]" "ranges.fit.tokens=[0,1500]" \
+    "finetune.tokens=[12000,15000]" finetune.length=32 finetune.sequences=5 finetune.pass_tokens=64 finetune.steps=8 \
+    finetune.gate_steps=5 finetune.evaluate_every=4 finetune.rate=1e-4 "$@" || { cat "$out.log" >&2; fail "training $out"; }
+}
+says() { # WHERE PATTERN WHAT
+  grep -q -- "$2" "$1" || fail "$3: $(cat "$work/log")"
+}
+says_not() { # as says
+  ! grep -q -- "$2" "$1" || fail "$3: $(cat "$work/log")"
+}
+fair=$work/fair other=$work/other
+train "$fair" "finetune.layers=[2,3]" finetune.compare=true
+train "$other" "finetune.layers=[4,5]" finetune.compare=true
+report "$fair"
+recompute "$fair" "$fair"
+says "$work/log" '^plan against control at equal tokens: .*, [+-][0-9.]* %, 95 % interval \[' "the terminal's verdict"
+says "$fair/report.html" 'On the evaluation range the plan <strong>' "the page's verdict"
+[ "$(wc -l <"$fair/tables/m0-against.csv")" -eq 5 ] || fail "models on ranges: $(cat "$fair/tables/m0-against.csv")"
+[ "$(wc -l <"$fair/tables/m0-speed.csv")" -eq 3 ] || fail "speed: $(cat "$fair/tables/m0-speed.csv")"
+report "$work/sides" "report.inputs=[$fair, $other, $one]"
+recompute "$work/sides" "$fair" "$other" "$one"
+
+# The verdict is that of the numbers; what has no interval has none.
+verdict() { # VERDICT PYTHON: rows r of /comparison are changed
+  rm -rf "$work/judged"
+  cp -r "$fair" "$work/judged"
+  edit "$work/judged/finetune.compare.h5" "r = f['comparison'][()]; $2; replace('comparison', r)"
+  report "$work/judged"
+  recompute "$work/judged" "$work/judged"
+  says "$work/log" "^plan against control at equal tokens: $1" "$2"
+  says "$work/judged/tables/m0-against.csv" "^evaluation,plan,.*,$1" "$2"
+  says "$work/judged/summary.json" "\"control_verdict\": \"$1\"" "$2"
+}
+word=$("$python" -c "import h5py; print(h5py.File('$fair/finetune.compare.h5')['comparison']['delta_pct'][1] < 0)")
+[ "$word" = True ] && word='better than its control' || word='worse than its control'
+verdict "$word" 'r["p_two_sided"][1:3], r["p_holm"][1:3] = 1e-3, 2e-3'
+verdict 'cannot be told apart' 'r["p_two_sided"][1:3] = 0.04, 0.9; r["p_holm"][1:3] = 0.08, 0.9'
+verdict 'not judged' 'r["low"][1] = r["high"][1] = np.nan'
+verdict 'not judged' 'r["p_two_sided"][1] = r["p_holm"][1] = np.nan; r["p_holm"][2] = r["p_two_sided"][2]'
+
+# Without a comparison: how to make it; without a control; with one that has seen other tokens.
+cp -r "$fair" "$work/lacking"
+rm "$work/lacking/finetune.compare.h5"
+report "$work/lacking"
+recompute "$work/lacking" "$work/lacking"
+says "$work/lacking/report.html" "<code>wanamaker finetune CONFIGURATION finetune.compare=true</code>.*<code>$work/lacking</code>" \
+  "the command"
+says "$work/log" 'equal tokens: not compared yet; finetune.compare=true does it$' "no comparison, in the terminal"
+edit "$work/lacking/control.h5" 'f.attrs.modify("tokens_seen", f.attrs["tokens_seen"] // 2)'
+report "$work/lacking"
+recompute "$work/lacking" "$work/lacking"
+says "$work/lacking/report.html" 'have seen different tokens and are not to be ranked' "unequal budgets"
+says "$work/log" 'equal tokens: control saw other tokens$' "unequal budgets, in the terminal"
+says_not "$work/lacking/report.html" 'm0-against' "unequal budgets are ranked"
+rm "$work/lacking/control.h5"
+report "$work/lacking"
+recompute "$work/lacking" "$work/lacking"
+says "$work/log" 'equal tokens: no control here$' "no control, in the terminal"
+rm "$work/lacking/finetune.h5"
+cp "$fair/finetune.compare.h5" "$work/lacking" # alone, it stands for itself
+report "$work/lacking"
+recompute "$work/lacking" "$work/lacking"
+
+# A comparison that is damaged, lacks something, or is of other runs: refused, and all else stands.
+whole=$fair bad=$work/refused
+cp -r "$fair" "$bad"
+damage "$bad/finetune.compare.h5"
+report "$bad"
+says "$work/log" 'finetune.compare.h5.*the report goes on without it' "a damaged comparison"
+says_not "$bad/report.html" 'm0-against' "a damaged comparison is shown"
+says "$bad/report.html" '<strong>finetune.compare.h5</strong> cannot be read' "a damaged comparison, in the page"
+says "$bad/report.html" 'id="m0-training"' "the training beside a damaged comparison"
+compare() { # MESSAGE PYTHON: rows r of /comparison are changed
+  reform finetune.compare.h5 "$1" "r = f['comparison'][()]; $2; replace('comparison', r)"
+  says_not "$bad/report.html" 'm0-against' "$2"
+}
+compare "/comparison, row 1: the interval's ends are exchanged" 'r["low"][1], r["high"][1] = 2, 1'
+compare '/comparison, row 2: p_holm of 1.5' 'r["p_holm"][2] = 1.5'
+compare '/comparison: there is no "units"' 'names = list(r.dtype.names); names.remove("units"); q = np.empty(len(r), [(n, r.dtype[n]) for n in names]); q[:] = r[names]; r = q'
+compare '/comparison: "ppl" must hold numbers' 'r = r.astype([(n, "S8" if n == "ppl" else r.dtype[n]) for n in r.dtype.names])'
+compare '/comparison has no rows' 'r = r[:0]'
+compare '/comparison, row 5: "control: evaluation_more" has no place' 'r = r[[0, 1, 2, 3, 4, 3]]'
+compare '/comparison, row 0: "plan: evaluation" has no place' 'r = r[1:]'
+compare '/comparison, row 2: ".*evaluation_more" has no place' 'r = r[[0, 1, 5]]'
+compare '/comparison, row 1: "plan: evaluation" has no place' 'r["hard"][1] = 1'
+compare '/comparison: rows 1 and 4 are the same' 'r = r[[0, 1, 2, 0, 1]]'
+compare '/comparison, row 4: a change by 3 %' 'r["delta_pct"][4], r["low"][4], r["high"][4] = 3, 2, 4'
+compare '/comparison, row 0: a perplexity of -1' 'r["ppl"][0] = -1'
+compare 'of other runs than finetune.h5, which has no range evaluation_most' \
+  'r["name"][3:5] = b"control: evaluation_most", b"plan: evaluation_most"; r = r[:5]'
+compare 'of other runs than finetune.h5, which ends with a perplexity' \
+  'k = r["ppl"][1] * 1.01; r["ppl"][1] = k; r["delta_pct"][1] = 100 * (k / r["ppl"][0] - 1); r["low"][1], r["high"][1] = -99, 99'
+reform finetune.compare.h5 'of other runs than finetune.h5, whose chain is' 'set_text(f, "chain", b"0123456789abcdef")'
+reform finetune.compare.h5 'of other runs than finetune.h5, whose tokens_seen is' 'f.attrs.modify("tokens_seen", 1)'
+reform finetune.compare.h5 'its model is .* (0123456789abcdef), that of' 'set_text(f, "model_fingerprint", b"0123456789abcdef")'
+reform finetune.h5 '/timing has 4 rows for 13 steps' \
+  'replace("/timing/seconds", f["/timing/seconds"][:4]); replace("/timing/exposed", f["/timing/exposed"][:4])'
+reform control.h5 '/timing, row 2: a step of -1 s' 't = f["/timing/seconds"][()]; t[2] = -1; replace("/timing/seconds", t)'
+cp "$other/finetune.compare.h5" "$bad" # the same tokens, another plan
+report "$bad"
+says "$work/log" 'finetune.compare.h5: of other runs than finetune.h5, which ends with a perplexity' "another plan's comparison"
+cp "$fair/finetune.compare.h5" "$bad"
+edit "$bad/control.h5" 'set_text(f, "chain", b"0123456789abcdef")'
+report "$bad"
+says "$work/log" 'finetune.compare.h5: of other runs than control.h5, whose chain is' "another control"
+says "$bad/report.html" 'are not to be ranked' "another control, in the page"
+
+"$python" "$oracle/report_hostile.py" "$fair" "$work/hostile_training"
+report "$work/hostile_training"
+recompute "$work/hostile_training" "$work/hostile_training"
+says "$work/hostile_training/tables/m0-against.csv" 'evaluation_<i' "a hostile range"
+
+"$program" report --compare "$fair" "$other" >"$work/log" 2>&1 || { cat "$work/log"; fail "--compare of trainings"; }
+sed -n '/^Plan against its control at equal tokens$/,/^Numbers/p' "$work/log" >"$work/variants"
+[ "$(grep -c '^evaluation' "$work/variants")" -eq 4 ] || fail "comparisons compared: $(cat "$work/log")"
+says "$work/log" '^finetune.compare.h5 /comparison: ppl ' "numbers of comparisons"
 
 # Without gnuplot, and with one that fails: tables, and the reason.
 mkdir "$work/bin"

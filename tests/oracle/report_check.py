@@ -106,6 +106,29 @@ def check_marks(page, model, r):
         check(abs(y - mark[1]) < 0.1, "cost figure: layer %d is drawn at %g instead of %g" % (layer, mark[1], y))
 
 
+def same(given, wanted):
+    """A value of summary.json and the one that it must be."""
+    if isinstance(wanted, str) or wanted is None or given is None:
+        return given is None and (wanted is None or wanted != wanted) or given == wanted
+    return close(given, wanted)
+
+
+def check_training(r, m):
+    """What summary.json says of a training, and of the plan against its control."""
+    against = r.against_evaluation()
+    wanted = {"control_comparison": r.against_state(), "control_verdict": against["verdict"] if against else None,
+              "against_control": r.against(), "training_speed": r.speeds()} if r.trains() else {}
+    keys = ("control_comparison", "control_verdict", "against_control", "training_speed")
+    check({k for k in keys if k in m} == set(wanted), "summary.json: %s of a training" % (set(m) & set(keys)))
+    for key, value in wanted.items():
+        rows = list(zip(m[key], value)) if isinstance(value, list) else []
+        check(rows or value == [] or same(m[key], value), "summary.json: %s is %r instead of %r" % (key, m[key], value))
+        check(not isinstance(value, list) or len(m[key]) == len(value), "summary.json: %d %s" % (len(m[key] or ""), key))
+        for given, want in rows:
+            check(list(given) == list(want) and all(same(given[k], want[k]) for k in want),
+                  "summary.json: %s has %r instead of %r" % (key, given, want))
+
+
 def main():
     report, reference, tolerance = pathlib.Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
     text = (report / "report.html").read_bytes().decode("utf-8") # strict
@@ -176,6 +199,7 @@ def main():
             check(given is None and math.isnan(numbers[key]) or close(given, numbers[key]), "summary.json: %s" % name)
     for r, m, label in zip(results, summary["models"], labels):
         check(m["label"] == label or "?" in m["label"], "summary.json: label %r" % m["label"])
+        check_training(r, m)
         for layer in m["layers"]:
             l = layer["layer"]
             check(layer["verdict"] == r.verdict(l), "summary.json: verdict of layer %d" % l)

@@ -1,8 +1,9 @@
 """What a report must say of result files, recomputed from them: every table and every named number.
 
 Costs, perplexities, divergences, agreement and routed fractions come from /nll and /cells, medians
-and verdicts from those; what a file alone knows (intervals and p-values of its bootstrap, AUCs, times)
-is read from it.
+and verdicts from those, a plan's change against its control from the losses of both trainings, their
+speed from the times of steps; what a file alone knows (intervals and p-values of its bootstrap, AUCs,
+times) is read from it.
 """
 
 import csv
@@ -15,11 +16,31 @@ import numpy as np
 
 NAN = float("nan")
 NAMES = ["surrogates.h5", "sweep.h5", "gates.h5", "allocation.h5", "bench.h5", "finetune.h5", "control.h5",
-         "probes.h5"]
+         "finetune.compare.h5", "probes.h5"]
 
 
 def text(x):
     return x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x)
+
+
+def confidence(configuration):
+    group = configuration.partition("bootstrap: {")[2].partition("\n}")[0]
+    return float(group.partition("confidence = ")[2].partition(";")[0])
+
+
+def last_perplexity(losses, row):
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.exp(losses[row].astype(np.float64).mean())
+
+
+def holm(p):
+    """Adjusted p-values, in the order of p; NaN is no member of the family."""
+    order = [i for i in np.argsort(p) if not np.isnan(p[i])]
+    out, most = [NAN] * len(p), 0.0
+    for k, i in enumerate(order):
+        most = max(most, min(1.0, (len(order) - k) * p[i]))
+        out[i] = most
+    return out
 
 
 def gate_name(kind, components):
@@ -45,8 +66,7 @@ class Results:
         return default
 
     def confidence(self):
-        group = self.attribute("configuration").partition("bootstrap: {")[2].partition("\n}")[0]
-        return float(group.partition("confidence = ")[2].partition(";")[0])
+        return confidence(self.attribute("configuration"))
 
     def label(self):
         return (self.attribute("model") or str(self.dir)).rstrip("/").split("/")[-1]
@@ -170,11 +190,79 @@ class Results:
                                  0.0 if i == 0 else 100 * (ppl[i] / ppl[0] - 1), r["low"], r["high"], r["p_holm"]])
         if rows:
             out["training"] = rows
+        speeds = self.speeds()
+        if speeds:
+            out["speed"] = [list(s.values()) for s in speeds]
+        against = self.against()
+        if against:
+            out["against"] = [list(a.values()) for a in against]
         if "gates_used" in self.files.get("finetune.h5", {}):
             out["redistribution"] = [[text(r["name"]), *(r[k] for k in ("mean", "std", "q05", "q25", "median", "q75",
                                                                         "q95", "mlp"))]
                                      for r in self.files["finetune.h5"]["gates_used"][:]]
         return out
+
+    def speeds(self):
+        """How fast plan and control trained, from the times of their steps."""
+        out = []
+        for name, who in (("finetune.h5", "plan"), ("control.h5", "control")):
+            if name not in self.files:
+                continue
+            f = self.files[name]
+            seconds, exposed = f["timing/seconds"][:], f["timing/exposed"][:]
+            out.append({"run": who, "ranks": float(f.attrs["ranks"]), "threads": float(f.attrs["threads"]),
+                        "steps": len(seconds), "step_seconds": np.median(seconds), "longest_step_seconds": max(seconds),
+                        "tokens_per_second": len(seconds) * f.attrs["sequences"] * f.attrs["length"] / seconds.sum(),
+                        "exposed_pct": 100 * exposed.sum() / seconds.sum(),
+                        "read_tokens_per_second": float(f.attrs["read_tokens_per_second"])})
+        return out
+
+    def against(self):
+        """The plan against its control on every range, from the losses of both where they are here."""
+        if "finetune.compare.h5" not in self.files:
+            return []
+        f = self.files["finetune.compare.h5"]
+        table, plan, control = f["comparison"][:], self.files.get("finetune.h5"), self.files.get("control.h5")
+        level = 1 - confidence(text(f.attrs["configuration"]))
+        out, told = [], {}
+        for row in table:
+            what, _, name = text(row["name"]).partition(": ")
+            if what == "control":
+                told[name] = row
+                continue
+            family = {text(r["name"]).partition(": ")[0]: r["p_two_sided"] for r in table
+                      if text(r["name"]).partition(": ")[2] == name and not text(r["name"]).startswith("control: ")}
+            ppl, base = row["ppl"], told[name]["ppl"]
+            if plan is not None:
+                at = np.nonzero((plan[name]["table"]["hard"] > 0) == (what != "plan"))[0][-1]
+                ppl = last_perplexity(plan[name]["nll"], at)
+                assert row["units"] == len(np.unique(plan[name]["unit"][:]))
+            if control is not None:
+                base = last_perplexity(control[name]["nll"], -1)
+            change, p = 100 * (ppl / base - 1), dict(zip(family, holm(list(family.values()))))[what]
+            known = not np.isnan([change, row["low"], row["high"], p]).any()
+            sure = known and row["units"] >= 10 and p < level
+            out.append({"range": name, "model": what, "control_ppl": base, "ppl": ppl, "change_pct": change,
+                        "low_pct": row["low"], "high_pct": row["high"], "p_two_sided": row["p_two_sided"], "p_holm": p,
+                        "units": row["units"],
+                        "verdict": "not judged" if not known else "cannot be told apart" if not sure else
+                                   "better than its control" if change < 0 else "worse than its control"})
+        return out
+
+    def against_evaluation(self):
+        return next((a for a in self.against() if (a["range"], a["model"]) == ("evaluation", "plan")), None)
+
+    def against_state(self):
+        plan, control = self.files.get("finetune.h5"), self.files.get("control.h5")
+        if "finetune.compare.h5" in self.files:
+            return "compared"
+        if control is None or plan is None:
+            return "no control here" if control is None else "no plan here"
+        same = all(plan.attrs[k] == control.attrs[k] for k in ("tokens_seen", "chain"))
+        return "not compared yet" if same else "control saw other tokens"
+
+    def trains(self):
+        return any(n in self.files for n in ("finetune.h5", "control.h5", "finetune.compare.h5"))
 
     def _probes(self):
         """Members as they are: the probes' own oracle recomputes them."""
@@ -305,6 +393,13 @@ class Results:
             control = trained(self.files.get("control.h5", {}))
             if control:
                 out["control_change_pct"] = control[0]
+        against = self.against_evaluation()
+        if against:
+            f = self.files["finetune.compare.h5"]
+            out.update({"against_" + k: against[k] for k in ("control_ppl", "ppl", "change_pct", "low_pct", "high_pct",
+                                                             "p_holm", "units")})
+            out.update(against_tokens=float(f.attrs["tokens_seen"]),
+                       against_confidence_pct=100 * confidence(text(f.attrs["configuration"])))
         return out
 
     def trained_layers(self):
@@ -409,10 +504,11 @@ def trainings(results, labels):
         f, c = r.files["finetune.h5"], r.files.get("control.h5")
         ppl = np.exp(f["evaluation/nll"][:].astype(np.float64).mean(axis=1))
         last = [i for i, row in enumerate(f["evaluation/table"][:]) if i > 0 and row["hard"] == 0][-1]
-        same = c is not None and all(c.attrs[k] == f.attrs[k] for k in ("tokens_seen", "chain"))
+        against = r.against_evaluation()
         rows.append([label, text(f.attrs["plan"]), r.trained_layers(), float(f.attrs["tokens_seen"]),
                      text(f.attrs["chain"]), ppl[0], ppl[last], *end, trained(c)[0] if c is not None else NAN,
-                     "no control here" if c is None else "at equal tokens" if same else "control saw other tokens"])
+                     *([against[k] for k in ("change_pct", "low_pct", "high_pct", "verdict")] if against else
+                       [NAN, NAN, NAN, r.against_state()])])
     gated = [(l, r.mean_gates(), r) for r, l in zip(results, labels) if r.mean_gates()]
     if len(gated) < 2:
         return {"trainings": rows}, {}

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 from h5_checksum import checksum, seal, set_text
 
+RANGE = "evaluation_<i a='\"&\x01>" # in the place of evaluation_more
 BAD = b"<img src=x onerror=alert(1)>'\"&`date`$(date)\x01\x1b[31m\xff\xe2\x82,;\n]]>"
 
 
@@ -32,6 +33,10 @@ def spoil_categories(rows):
         rows["category"][rows["category"] == rows["category"][i]] = BAD[i % 3:][:rows["category"].dtype.itemsize - 1]
 
 
+def spoil_ranges(rows):
+    rows["name"] = [name.replace(b"evaluation_more", RANGE.encode()) for name in rows["name"]]
+
+
 def spoil_notes(notes):
     notes[:] = BAD
 
@@ -50,6 +55,12 @@ for path in to.glob("*.h5"):
             rewrite(f["variants"], spoil_variants)
         if path.name == "gates.h5":
             rewrite(f["gate/note"], spoil_notes)
+        if path.name in ("finetune.h5", "control.h5") and "evaluation_more" in f:
+            f.move("evaluation_more", RANGE)
+        if path.name == "finetune.h5":
+            set_text(f, "plan", BAD)
+        if path.name == "finetune.compare.h5":
+            rewrite(f["comparison"], spoil_ranges)
         if path.name == "probes.h5":
             rewrite(f["categories"], spoil_categories)
         seal(f)

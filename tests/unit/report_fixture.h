@@ -31,16 +31,20 @@ static inline double *column(wm_frame_t *f, const char *name) {
   return c->numbers;
 }
 
-/* The same of texts of at most 15 bytes, every 16 bytes; empty. */
-static inline char *words(wm_frame_t *f, const char *name) {
-  enum { WIDTH = 16 };
+/* The same of texts, every `width` bytes; empty. */
+static inline char *wide_words(wm_frame_t *f, const char *name, size_t width) {
   column(f, name);
   wm_frame_column_t *c = &f->columns[f->n_columns - 1];
   free(c->numbers);
   c->numbers = NULL;
-  c->width = WIDTH;
-  c->texts = calloc((size_t)f->n, WIDTH);
+  c->width = width;
+  c->texts = calloc((size_t)f->n, width);
   return c->texts;
+}
+
+/* Of at most 15 bytes, every 16 bytes. */
+static inline char *words(wm_frame_t *f, const char *name) {
+  return wide_words(f, name, 16);
 }
 
 static inline void attribute_of(wm_results_t *r, wm_file_kind_t kind, const char *name,

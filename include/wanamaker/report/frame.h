@@ -67,5 +67,7 @@ wm_status_t wm_attributes_read(wm_h5_t *file, wm_attributes_t *out, wm_error_t *
 void wm_attributes_destroy(wm_attributes_t *attributes);
 /* "" where there is none. */
 const char *wm_attribute(const wm_attributes_t *attributes, const char *name);
+/* Its text as a number; NaN where there is none. */
+double wm_attribute_number(const wm_attributes_t *attributes, const char *name);
 
 #endif

@@ -21,6 +21,7 @@ typedef enum {
   WM_FILE_BENCH,
   WM_FILE_FINETUNE,
   WM_FILE_CONTROL,
+  WM_FILE_COMPARE,
   WM_FILE_PROBES,
   WM_FILE_KINDS
 } wm_file_kind_t;
@@ -72,8 +73,35 @@ typedef struct {
     wm_frame_t table;
   } ranges[WM_TRAINING_RANGES];
   wm_frame_t phases, gates; /* gates: distribution of g, a row for a gated layer */
+  wm_frame_t timing;        /* a row for a step: seconds, exposed */
   int64_t n_units;          /* of the range "evaluation"; 0: not told */
 } wm_training_result_t;
+
+/* How fast a training was; NaN: its file does not tell. */
+typedef struct {
+  double ranks, threads, steps;                              /* threads: of a rank */
+  double median, longest;                                    /* seconds of a step */
+  double tokens_per_second, exposed, read_tokens_per_second; /* exposed: percent of the time */
+} wm_training_speed_t;
+
+/* What a plan is beside its control at equal tokens. */
+typedef enum {
+  WM_BETTER,
+  WM_WORSE,
+  WM_SAME,    /* no difference that survives Holm's correction, or fewer than ten units */
+  WM_UNJUDGED /* there is no change, no interval, or no confidence to judge by */
+} wm_standing_t;
+
+/* "better than its control", ... */
+const char *wm_standing_name(wm_standing_t standing);
+
+/* A plan, or with `hard` the same with gates that decide, against its control on one range. */
+typedef struct {
+  char range[WM_FRAME_NAME];
+  bool hard;
+  double control_ppl, ppl, delta, low, high, p_two_sided, p_holm, units; /* delta: percent */
+  wm_standing_t standing;
+} wm_against_t;
 
 typedef struct {
   char *dir, *label; /* label: the model's name, made unique among the directories */
@@ -100,6 +128,8 @@ typedef struct {
   wm_frame_t bench_routing, bench_last, bench_losses, bench_rates, bench_sweep, bench_memory;
   /* finetune.h5, control.h5 */
   wm_training_result_t training, control;
+  /* finetune.compare.h5 */
+  wm_frame_t comparison;
   /* probes.h5 */
   wm_frame_t context, categories, correlations, types, regression, clusterings;
   /* derived */
@@ -122,12 +152,26 @@ const wm_frame_t *wm_training_range(const wm_training_result_t *t, const char *n
 int64_t wm_training_end(const wm_frame_t *table);
 /* Have the plan and its control seen the same tokens in one order? Only then may they be ranked. */
 bool wm_training_is_fair(const wm_results_t *r);
+/* Has the training of this file a control to be compared with, or is it one itself (false)? */
+bool wm_training_has_rival(const wm_results_t *r);
+wm_training_speed_t wm_training_speed(const wm_results_t *r, wm_file_kind_t kind);
+/* Row `row` of finetune.compare.h5; false: it is a control's, or there is none. */
+bool wm_against(const wm_results_t *r, int64_t row, wm_against_t *out);
+/* The blending plan on the range "evaluation"; false: nobody has compared it. */
+bool wm_against_evaluation(const wm_results_t *r, wm_against_t *out);
+/* Of its intervals; NaN. */
+double wm_against_confidence(const wm_results_t *r);
+/* "compared", or why not: "no control here", "no plan here", "control saw other tokens", "not
+ * compared yet", "comparison refused". */
+const char *wm_against_state(const wm_results_t *r);
 
 /* Why no layer's cost is known: nothing to show, a sweep.h5 that cannot be read, no sweep where
  * nothing else answers for the model; NULL: costs are known, or training answers. Borrowed. */
 const char *wm_results_unmeasured(const wm_results_t *r);
 /* An attribute of the first file that has it, sweep.h5 first; "" if none has. */
 const char *wm_results_attribute(const wm_results_t *r, const char *name);
+/* The value of `member` in `group` of a configuration's text; NaN. */
+double wm_configuration_number(const char *configuration, const char *group, const char *member);
 /* Fills layer_results and overview. */
 wm_status_t wm_results_derive(wm_results_t *r, wm_error_t *err);
 /* Number of the one layer that a row of `variants` linearises at every position; -1: none such. */
