@@ -18,7 +18,7 @@ void wm_page_standing(wm_page_t *page, const wm_results_t *r) {
   wm_page_raw(page, " <strong>At equal tokens the plan %s%s</strong>: ",
               a.standing == WM_BETTER || a.standing == WM_WORSE ? "is " : "", in_words(a.standing));
   wm_page_number(page, "against_change_pct", a.delta, 2);
-  wm_page_raw(page, "&#160;%% (");
+  wm_page_raw(page, "&#160;%% of perplexity (");
   wm_page_number(page, "against_low_pct", a.low, 2);
   wm_page_raw(page, " to ");
   wm_page_number(page, "against_high_pct", a.high, 2);
