@@ -202,7 +202,7 @@ static wm_status_t check_compared(const wm_results_t *r, int64_t row, wm_error_t
   const wm_frame_t *f = &r->comparison;
   const char *range, *other, *name = r->files[WM_FILE_COMPARE].name;
   const wm_compared_t what = wm_compared(f, row, &range);
-  const double ppl = wm_frame_number(f, row, "ppl");
+  const double ppl = wm_frame_number(f, row, "ppl"), units = wm_frame_number(f, row, "units");
   const double change = wm_frame_number(f, row, "delta_pct");
   if (!is_in_order(f, row) || wm_frame_number(f, row, "hard") != (what == WM_COMPARED_HARD))
     return wm_fail(err, WM_INPUT, "%s/%s: /comparison, row %lld: \"%s\" has no place here", r->dir,
@@ -211,10 +211,10 @@ static wm_status_t check_compared(const wm_results_t *r, int64_t row, wm_error_t
     if (wm_compared(f, i, &other) == what && strcmp(range, other) == 0 && strlen(range) < ROOM_PLAN)
       return wm_fail(err, WM_INPUT, "%s/%s: /comparison: rows %lld and %lld are the same range's",
                      r->dir, name, (long long)i, (long long)row);
-  if (ppl <= 0 || wm_frame_number(f, row, "units") < 0)
+  if (ppl <= 0 || !(units >= 0 && units <= INT32_MAX))
     return wm_fail(err, WM_INPUT,
                    "%s/%s: /comparison, row %lld: a perplexity of %.6g from %.6g units", r->dir,
-                   name, (long long)row, ppl, wm_frame_number(f, row, "units"));
+                   name, (long long)row, ppl, units);
   const double expected = 100 * (ppl / wm_frame_number(f, row - (int64_t)what, "ppl") - 1);
   if (fabs(change - expected) > 1e-6 * (100 + fabs(expected))) /* false for NaN and overflow */
     return wm_fail(err, WM_INPUT,

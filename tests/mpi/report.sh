@@ -312,6 +312,7 @@ compare '/comparison, row 1: "plan: evaluation" has no place' 'r["hard"][1] = 1'
 compare '/comparison: rows 1 and 4 are the same' 'r = r[[0, 1, 2, 0, 1]]'
 compare '/comparison, row 4: a change by 3 %' 'r["delta_pct"][4], r["low"][4], r["high"][4] = 3, 2, 4'
 compare '/comparison, row 0: a perplexity of -1' 'r["ppl"][0] = -1'
+compare '/comparison, row 1: a perplexity of .* from inf units' 'r["units"][1] = np.inf'
 compare 'of other runs than finetune.h5, which has no range evaluation_most' \
   'r["name"][3:5] = b"control: evaluation_most", b"plan: evaluation_most"; r = r[:5]'
 compare 'of other runs than finetune.h5, which ends with a perplexity' \
