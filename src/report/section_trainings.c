@@ -105,28 +105,28 @@ static void draw_courses(wm_page_t *page) {
 static void add_against(wm_table_t *t, const wm_results_t *r) {
   wm_against_t a;
   const bool compared = wm_against_evaluation(r, &a);
+  wm_table_text(t, compared ? wm_standing_name(a.standing) : wm_against_state(r));
   wm_table_float(t, compared ? a.delta : NAN);
   wm_table_float(t, compared ? a.low : NAN);
   wm_table_float(t, compared ? a.high : NAN);
-  wm_table_text(t, compared ? wm_standing_name(a.standing) : wm_against_state(r));
 }
 
 static void put_trainings(wm_page_t *page) {
   static const wm_column_t columns[] = {{"training", NULL, WM_ALIGN_LEFT, 0},
+                                        {"at equal tokens", NULL, WM_ALIGN_LEFT, 0},
+                                        {"against control", "%", WM_ALIGN_RIGHT, 3},
+                                        {"from", "%", WM_ALIGN_RIGHT, 3},
+                                        {"to", "%", WM_ALIGN_RIGHT, 3},
                                         {"plan", NULL, WM_ALIGN_LEFT, 0},
                                         {"layers", "linear or gated", WM_ALIGN_RIGHT, 0},
                                         {"tokens", "seen", WM_ALIGN_RIGHT, 0},
                                         {"data", "fingerprint", WM_ALIGN_LEFT, 0},
                                         {"PPL", "at the start", WM_ALIGN_RIGHT, 3},
                                         {"PPL", "at the end", WM_ALIGN_RIGHT, 3},
-                                        {"change", "%", WM_ALIGN_RIGHT, 3},
+                                        {"change", "since the start, %", WM_ALIGN_RIGHT, 3},
                                         {"from", "%", WM_ALIGN_RIGHT, 3},
                                         {"to", "%", WM_ALIGN_RIGHT, 3},
-                                        {"control's change", "%", WM_ALIGN_RIGHT, 3},
-                                        {"against control", "%", WM_ALIGN_RIGHT, 3},
-                                        {"from", "%", WM_ALIGN_RIGHT, 3},
-                                        {"to", "%", WM_ALIGN_RIGHT, 3},
-                                        {"at equal tokens", NULL, WM_ALIGN_LEFT, 0}};
+                                        {"control's change", "%", WM_ALIGN_RIGHT, 3}};
   const wm_report_t *report = page->report;
   wm_table_t *t = wm_page_table(page, columns, sizeof columns / sizeof columns[0]);
   for (int64_t i = 0; t != NULL && i < report->n; i++) {
@@ -138,6 +138,7 @@ static void put_trainings(wm_page_t *page) {
     if (end < 0)
       continue;
     wm_table_text(t, r->label);
+    add_against(t, r);
     wm_table_text(t, plan_of(r));
     wm_table_float(t, wm_training_layers(r));
     wm_table_float(t, strtod(wm_attribute(a, "tokens_seen"), NULL));
@@ -148,7 +149,6 @@ static void put_trainings(wm_page_t *page) {
     wm_table_float(t, wm_frame_number(plan, end, "low"));
     wm_table_float(t, wm_frame_number(plan, end, "high"));
     wm_table_float(t, other >= 0 ? wm_frame_number(control, other, "delta_pct") : NAN);
-    add_against(t, r);
   }
   wm_page_put_table(page, t, "trainings", "All trainings, in the order of the directories", 1,
                     false);

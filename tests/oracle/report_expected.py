@@ -505,10 +505,9 @@ def trainings(results, labels):
         ppl = np.exp(f["evaluation/nll"][:].astype(np.float64).mean(axis=1))
         last = [i for i, row in enumerate(f["evaluation/table"][:]) if i > 0 and row["hard"] == 0][-1]
         against = r.against_evaluation()
-        rows.append([label, text(f.attrs["plan"]), r.trained_layers(), float(f.attrs["tokens_seen"]),
-                     text(f.attrs["chain"]), ppl[0], ppl[last], *end, trained(c)[0] if c is not None else NAN,
-                     *([against[k] for k in ("change_pct", "low_pct", "high_pct", "verdict")] if against else
-                       [NAN, NAN, NAN, r.against_state()])])
+        rows.append([label, *([against[k] for k in ("verdict", "change_pct", "low_pct", "high_pct")] if against else
+                              [r.against_state(), NAN, NAN, NAN]), text(f.attrs["plan"]), r.trained_layers(),
+                     float(f.attrs["tokens_seen"]), text(f.attrs["chain"]), ppl[0], ppl[last], *end, trained(c)[0] if c is not None else NAN])
     gated = [(l, r.mean_gates(), r) for r, l in zip(results, labels) if r.mean_gates()]
     if len(gated) < 2:
         return {"trainings": rows}, {}
