@@ -18,7 +18,8 @@ int64_t wm_gate_fit_components(const wm_gate_fit_options_t *o, int64_t d) {
 
 int64_t wm_gate_fit_bytes(const wm_gate_fit_options_t *o, int64_t rows, int64_t d) {
   const int64_t k = wm_gate_fit_components(o, d), eight = (int64_t)sizeof(double);
-  const int64_t regression = wm_logistic_bytes(d) + d * d * eight; /* and its distributed copy */
+  const int64_t regression =
+      wm_logistic_bytes(rows, d) + d * d * eight; /* and its distributed copy */
   const int64_t pca = k > 0 ? (5 * d * d + WM_DESIGN_TILE * d) * eight : 0;
   return (regression > pca ? regression : pca) + rows * (2 * k + 3) * eight +
          (2 * k + 6) * d * eight;

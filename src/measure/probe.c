@@ -12,7 +12,7 @@ static int64_t largest(int64_t a, int64_t b) {
 int64_t wm_probe_layer_bytes(const wm_probe_options_t *o, int64_t rows, int64_t positions,
                              int64_t d) {
   const int64_t eight = (int64_t)sizeof(double), four = (int64_t)sizeof(float);
-  const int64_t gate = wm_logistic_bytes(d) + d * d * eight + rows * 9;
+  const int64_t gate = wm_logistic_bytes(rows, d) + d * d * eight + rows * 9;
   const int64_t pca = (5 * d * d + WM_DESIGN_TILE * d) * eight +
                       rows * (o->components + 4) * eight + o->components * d * eight;
   const int64_t hidden = wm_hidden_parameters(d, o->hidden) * 20 * eight + 2 * 256 * d * four;
