@@ -39,7 +39,7 @@ scale_ranges() { # TOKENS_FILE
 }
 
 # A rank per core, at most four; threads beyond that would idle on models this small.
-ranks=$(nproc)
+ranks=$(wm_cores)
 [ "$ranks" -le 4 ] || ranks=4
 for model in demo_gpt2 demo_gpt_neox; do
   echo

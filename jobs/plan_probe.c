@@ -78,23 +78,25 @@ static wm_status_t add_fit(const probes_t *p, const corpus_t *c, wm_error_t *err
 
 static wm_status_t add_case(const probes_t *p, const corpus_t *c, bool brief, wm_error_t *err) {
   const wm_probe_options_t *o = &p->options;
-  const wm_plan_probe_t probe = {.arch = &p->at->w->arch,
-                                 .work = &p->at->w->work,
-                                 .blocks = &c->blocks,
-                                 .layers = p->layers,
-                                 .n_layers = p->n_layers,
-                                 .views = p->views,
-                                 .resamples = o->bootstrap.resamples,
-                                 .units = c->units,
-                                 .components = o->components,
-                                 .clusters = o->k,
-                                 .restarts = o->restarts,
-                                 .iterations = o->iterations,
-                                 .hidden = o->hidden,
-                                 .hidden_iterations = o->hidden_iterations,
-                                 .train_share =
-                                     wm_config_float(p->at->run->config, "probe.train_share"),
-                                 .brief = brief};
+  const wm_plan_probe_t probe = {
+      .arch = &p->at->w->arch,
+      .work = &p->at->w->work,
+      .blocks = &c->blocks,
+      .layers = p->layers,
+      .n_layers = p->n_layers,
+      .views = p->views,
+      .resamples = o->bootstrap.resamples,
+      .units = c->units,
+      .components = o->components,
+      .clusters = o->k,
+      .restarts = o->restarts,
+      .iterations = o->iterations,
+      .hidden = o->hidden,
+      .hidden_iterations = o->hidden_iterations,
+      .train_share = wm_config_float(p->at->run->config, "probe.train_share"),
+      .brief = brief,
+      .memory_bytes = (int64_t)(wm_config_float(p->at->run->config, "probe.memory_gib") * 0x1p30),
+      .options = o};
   wm_cost_t piece;
   wm_status_t status = wm_plan_probe(&probe, p->at->m, p->at->l, &piece, err);
   if (status == WM_OK)

@@ -15,6 +15,7 @@
 #include "wanamaker/io/files.h"
 #include "wanamaker/measure/features.h"
 #include "wanamaker/measure/inference.h"
+#include "wanamaker/measure/plan.h"
 #include "wanamaker/measure/probe_pairs.h"
 
 #include <inttypes.h>
@@ -136,10 +137,7 @@ static wm_status_t plan_group(const wm_probe_job_t *j, const wm_probe_corpus_t *
   int64_t most;
   wm_features_rows(j->run->comm, blocks, &most);
   const int64_t fixed = 3 * most * d * (int64_t)sizeof(float);
-  *group = missing;
-  while (*group > 0 && j->memory_bytes > 0 &&
-         fixed + wm_probe_rows_bytes(most, c->text.n, *group, d) > j->memory_bytes)
-    --*group;
+  *group = wm_probe_rows_group(most, c->text.n, missing, d, j->memory_bytes);
   *bytes = wm_probe_rows_bytes(most, c->text.n, *group, d) +
            wm_probe_layer_bytes(&j->options, most, c->text.n, d);
   if (*group > 0 || missing == 0)
@@ -233,7 +231,7 @@ static void close_room(room_t *room) {
 
 /* Collective. Probes of layer number `index` of the rows, into its part. */
 static wm_status_t probe_layer(const wm_probe_job_t *j, const wm_probe_case_t *k, room_t *room,
-                               int64_t index, wm_error_t *err) {
+                               int64_t index, wm_progress_t *progress, wm_error_t *err) {
   const wm_probe_corpus_t *c = &j->corpora[k->corpus];
   const wm_probe_rows_t *r = &room->rows;
   wm_probe_positions_t *p = &room->positions;
@@ -263,7 +261,8 @@ static wm_status_t probe_layer(const wm_probe_job_t *j, const wm_probe_case_t *k
                         .score = room->score,
                         .label = room->label,
                         .cluster = p->cluster,
-                        .seconds = room->seconds};
+                        .seconds = room->seconds,
+                        .progress = progress};
   wm_model_mlp_norm(j->in.model, l.layer, &l.gamma, &l.beta, &l.eps);
   take_positions(r, index, p);
   classify(j, c, room->score, p);
@@ -303,13 +302,14 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
                               const wm_surrogates_t *surrogates, wm_error_t *err) {
   const wm_probe_corpus_t *c = &j->corpora[k->corpus];
   const wm_text_t *text = &c->in.text[WM_ROLE_EVALUATION];
-  wm_progress_t passes, layers;
+  const int64_t steps = wm_probe_steps(&j->options, k->brief);
+  wm_progress_t passes, probes;
   wm_h5_t *features = NULL;
   char name[96];
   wm_status_t status = WM_OK;
   snprintf(name, sizeof name, "probe %.60s.%s", c->name, k->kind);
-  wm_progress_start(&layers, j->run->log, name, "layers", j->n_layers);
-  wm_progress_resume(&layers, j->n_layers - n);
+  wm_progress_start(&probes, j->run->log, name, "steps", j->n_layers * steps);
+  wm_progress_resume(&probes, (j->n_layers - n) * steps);
   for (int64_t first = 0; first < n; first += group) {
     const int64_t count = n - first < group ? n - first : group;
     const double start = wm_seconds();
@@ -322,11 +322,11 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
     if (!k->brief)
       WM_TRY(wm_probe_keep_features(j, c, &room->rows, first, n, &features, err));
     for (int64_t i = 0; i < count; i++) {
-      WM_TRY(probe_layer(j, k, room, i, err));
-      wm_progress_update(&layers, j->n_layers - n + first + i + 1);
+      WM_TRY(probe_layer(j, k, room, i, &probes, err));
+      wm_progress_update(&probes, (j->n_layers - n + first + i + 1) * steps);
     }
   }
-  wm_progress_finish(&layers);
+  wm_progress_finish(&probes);
   log_times(j, name, n, k->brief, room);
   if (features != NULL) {
     wm_h5_t *whole = features;
@@ -473,9 +473,10 @@ static double case_flops(const wm_probe_job_t *j, const wm_probe_corpus_t *c, bo
     passes += (double)(a->n_layers - 1 - j->layers[i]);
   for (int v = 0; v < WM_VIEWS; v++)
     views += j->options.views[v];
-  /* Wide fits: x thrice and five a view for two labels, some eight Newton steps each. */
+  /* Wide fits: x thrice and five a view for two labels. */
   const double fits = brief ? 0 : 3 + 10 * views;
-  *algebra += layers * fits * 8 * (j->train_share * n * d * d + d * d * d / 3);
+  *algebra += layers * fits *
+              (WM_PLAN_HESSIANS * j->train_share * n * d * d + WM_PLAN_NEWTON * d * d * d / 3);
   if (!brief)
     *algebra += layers * (n * d * d + 9 * d * d * d);
   return n * (passes * wm_arch_flops_layer(a) + (layers + 1) * wm_arch_flops_head(a)) +

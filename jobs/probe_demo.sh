@@ -21,7 +21,7 @@ cat src/*/*.c >"$code.new"
 cmp -s "$code.new" "$code" || cp "$code.new" "$code"
 rm "$code.new"
 
-begin=$SECONDS ranks=$(nproc)
+begin=$SECONDS ranks=$(wm_cores)
 [ "$ranks" -le 4 ] || ranks=4
 for model in demo_gpt2 demo_gpt_neox; do
   echo

@@ -4,6 +4,7 @@
 #   wm_install PACKAGE...   installs what is missing (root or sudo), else says what to install
 #   wm_setup                the packages of the build
 #   wm_build DIR [CMAKE OPTION...]
+#   wm_cores                cores that this process may use
 #   wm_mpirun RANKS THREADS PROGRAM [ARG...]
 
 wm_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -11,6 +12,11 @@ wm_root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 wm_packages=(build-essential cmake pkg-config openmpi-bin libopenmpi-dev libhdf5-openmpi-dev
   libscalapack-openmpi-dev libopenblas-openmp-dev libdnnl-dev libconfig-dev libjansson-dev
   libutf8proc-dev libxxhash-dev librandom123-dev liblbfgs-dev)
+
+# nproc takes the threads of a rank, where they are set, for cores.
+wm_cores() {
+  env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc
+}
 
 wm_missing() {
   local p
@@ -46,7 +52,7 @@ wm_build() {
   shift
   mkdir -p "$(dirname "$dir")"
   if ! cmake -S "$wm_root" -B "$dir" -DCMAKE_BUILD_TYPE=Release "$@" >"$dir.log" 2>&1 ||
-    ! cmake --build "$dir" --parallel "$(nproc)" >>"$dir.log" 2>&1; then
+    ! cmake --build "$dir" --parallel "$(wm_cores)" >>"$dir.log" 2>&1; then
     tail -n 40 "$dir.log" >&2
     echo "the build failed; the whole log is in $dir.log" >&2
     return 1
@@ -59,6 +65,6 @@ wm_mpirun() {
   if [ "$(id -u)" -eq 0 ]; then
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   fi
-  [ "$ranks" -le "$(nproc)" ] || options+=(--oversubscribe)
+  [ "$ranks" -le "$(wm_cores)" ] || options+=(--oversubscribe)
   OMP_NUM_THREADS=$threads mpirun "${options[@]}" -n "$ranks" "$@"
 }

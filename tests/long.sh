@@ -118,7 +118,7 @@ cblas() {
 # MPICH's ranks wait busily: more of them than cores take minutes over a millisecond's work.
 mpich() {
   local leave_out=none
-  [ "$(nproc)" -ge 4 ] || leave_out='_4$'
+  [ "$(wm_cores)" -ge 4 ] || leave_out='_4$'
   wm_install mpich libmpich-dev libhdf5-mpich-dev libscalapack-mpich-dev
   wm_build build/mpich -DWM_HDF5_PKG=hdf5-mpich -DWM_SCALAPACK=scalapack-mpich \
     -DMPI_C_COMPILER=mpicc.mpich -DMPIEXEC_EXECUTABLE=/usr/bin/mpiexec.mpich &&

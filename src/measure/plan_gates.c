@@ -7,7 +7,7 @@
 #include <math.h>
 
 enum {
-  OF_ROW = 60,    /* steps of a row's probability, loss and weight in Newton's method */
+  OF_ROW = 60,    /* steps of a row's probability and weight in Newton's method */
   OF_FEATURE = 1, /* of one element of a row: read, shifted and scaled */
 };
 
@@ -22,12 +22,10 @@ double wm_plan_resample_auc(double positions, double units) {
   return OF_DRAW * units + (paired ? units * units : OF_VISIT * positions);
 }
 
-/* Evaluations of a regression's gradient and Hessian: one at the start, one after each step. */
-static const double EVALUATIONS = WM_PLAN_NEWTON + 1;
-
 void wm_plan_regression(double rows, double m, bool from_floats, double *products, double *steps) {
-  *products += EVALUATIONS * rows * m * m;
-  *steps += EVALUATIONS * rows * (OF_ROW + m * (1 + (from_floats ? OF_FEATURE : 0)));
+  *products += WM_PLAN_HESSIANS * rows * m * m;
+  /* A step makes the rows twice: for the gradient, and for what it changes. */
+  *steps += WM_PLAN_NEWTON * rows * (OF_ROW + m * (1 + 2 * (from_floats ? OF_FEATURE : 0)));
 }
 
 /* What the ranks share out of one layer's gates. */

@@ -55,7 +55,6 @@ void wm_plan_sweep_messages(const wm_work_t *w, wm_layout_t l, double phases, do
 void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *out) {
   enum { FIXED = 993, OF_A_LAYER = 20, OF_A_GATE = 56 };
   const double d = (double)w->arch->d_model, layers = (double)w->n_layers;
-  const double evaluations = WM_PLAN_NEWTON + 1;
   const double positions =
       (double)(w->fit->windows->n_predicted + w->heldout->windows->n_predicted);
   double judged = 0, components = 0, linear = 0;
@@ -66,14 +65,14 @@ void wm_plan_gates_messages(const wm_plan_gates_t *w, wm_layout_t l, wm_cost_t *
     components = k > components ? k : components;
   }
   out->meetings = FIXED + layers * (OF_A_LAYER + OF_A_GATE * judged);
-  /* Gradient, loss and Hessian of the linear gate, the others' are small; the Gram matrix of the
+  /* Gradients and Hessians of the linear gate, the others' are small; the Gram matrix of the
    * components; every gate's scores; its AUC's resamples. */
-  const double newton = linear * evaluations * ((d + 1) * (d + 1) + d + 2);
+  const double newton = linear * (WM_PLAN_HESSIANS * (d + 1) * (d + 1) + WM_PLAN_NEWTON * (d + 1));
   const double gram = components > 0 ? d * d : 0;
   out->message_bytes =
       summed(l, 8 * layers * (newton + gram + judged * (positions + (double)w->resamples)) +
                     AGREEMENT * out->meetings) +
-      broadcast(l, 8 * layers * (evaluations * (2 * d + 3) + (components + 4) * d));
+      broadcast(l, 8 * layers * (WM_PLAN_NEWTON * (2 * d + 2) + (components + 4) * d));
 }
 
 void wm_plan_open_messages(wm_layout_t l, wm_cost_t *out) {

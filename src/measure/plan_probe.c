@@ -2,6 +2,7 @@
  * token from context, clusters, and a probe with a hidden layer. The two that iterate until they
  * converge are counted to their limits. */
 #include "plan_internal.h"
+#include "wanamaker/measure/probe_rows.h"
 #include "wanamaker/measure/probe_text.h"
 
 #include <math.h>
@@ -53,13 +54,13 @@ static double own_steps(const wm_plan_probe_t *p) {
              (WM_PLAN_OF_POSITION * n / 4 + (double)p->resamples * (double)p->units);
 }
 
-/* Passes of as many layers at once as a rank may hold: the full model and a variant for each. */
-static wm_status_t rows_cost(const wm_plan_probe_t *p, const wm_machine_t *m, wm_layout_t l,
-                             wm_cost_t *out, wm_error_t *err) {
+/* One pass for some layers: the full model and a variant for each. */
+static wm_status_t pass_cost(const wm_plan_probe_t *p, const wm_machine_t *m, wm_layout_t l,
+                             int64_t first, int64_t count, wm_cost_t *out, wm_error_t *err) {
   wm_work_t work = *p->work;
   wm_variants_t variants = {0};
   wm_status_t status = wm_variants_create(&variants, err);
-  for (int64_t i = 0; i < p->n_layers && status == WM_OK; i++)
+  for (int64_t i = first; i < first + count && status == WM_OK; i++)
     status = wm_variants_add(&variants, &p->layers[i], 1, p->arch->n_layers, err);
   work.variants = &variants;
   work.evaluation = p->blocks;
@@ -67,6 +68,28 @@ static wm_status_t rows_cost(const wm_plan_probe_t *p, const wm_machine_t *m, wm
   if (status == WM_OK)
     status = wm_plan_sweep(&work, m, l, out, err);
   wm_variants_destroy(&variants);
+  return status;
+}
+
+/* Passes of as many layers at once as a rank may hold, and what rows and probes take of memory. */
+static wm_status_t rows_cost(const wm_plan_probe_t *p, const wm_machine_t *m, wm_layout_t l,
+                             wm_cost_t *out, wm_error_t *err) {
+  const int64_t ranks = l.nodes * l.ranks, n = p->blocks->windows->n_predicted,
+                rows = n / ranks + 1, d = p->arch->d_model;
+  int64_t group = wm_probe_rows_group(rows, n, p->n_layers, d, p->memory_bytes);
+  wm_status_t status = WM_OK;
+  *out = (wm_cost_t){.busy = NAN};
+  if (group < 1)
+    group = 1;
+  for (int64_t first = 0; first < p->n_layers && status == WM_OK; first += group) {
+    const int64_t count = p->n_layers - first < group ? p->n_layers - first : group;
+    wm_cost_t pass;
+    status = pass_cost(p, m, l, first, count, &pass, err);
+    if (status == WM_OK)
+      wm_plan_add(out, &pass);
+  }
+  out->memory += (double)(l.ranks * (wm_probe_rows_bytes(rows, n, group, d) +
+                                     wm_probe_layer_bytes(p->options, rows, n, d)));
   return status;
 }
 

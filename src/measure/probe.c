@@ -1,5 +1,6 @@
 #include "wanamaker/measure/probe.h"
 
+#include "probe_internal.h"
 #include "wanamaker/base/timer.h"
 #include "wanamaker/measure/design.h"
 #include "wanamaker/measure/hidden_probe.h"
@@ -21,6 +22,16 @@ int64_t wm_probe_layer_bytes(const wm_probe_options_t *o, int64_t rows, int64_t 
          largest(largest(gate, pca), largest(hidden, features));
 }
 
+int64_t wm_probe_steps(const wm_probe_options_t *o, bool brief) {
+  int64_t views = 0;
+  for (int v = 0; v < WM_VIEWS; v++)
+    views += o->views[v];
+  const int64_t shape = 1, x = 2, a_view = 2 * (4 + WM_KEYS), linear = 1;
+  return brief ? shape
+               : shape + x + views * a_view + WM_KEYS + WM_PROBE_STEPS_OF_CLUSTERS + linear +
+                     (o->hidden > 0 ? WM_PROBE_STEPS_OF_HIDDEN : 0);
+}
+
 const char *wm_probe_time_name(wm_probe_time_t time) {
   static const char *const names[WM_PROBE_TIMES] = {
       "distribution and types", "token against context", "forensics", "clusters", "separability"};
@@ -29,11 +40,13 @@ const char *wm_probe_time_name(wm_probe_time_t time) {
 
 /* Collective. */
 static wm_status_t shape(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_error_t *err) {
+  wm_probe_next(l, "distribution and types");
   wm_status_t status = wm_probe_distribution(l, t, err);
   if (status == WM_OK)
     status = wm_probe_positions(l, t, err);
   if (status == WM_OK)
     status = wm_probe_types(l, t, err);
+  wm_probe_done(l, 1);
   return wm_agree(l->comm->world, status, err);
 }
 

@@ -266,6 +266,7 @@ wm_status_t wm_probe_clusters(const wm_probe_layer_t *l, wm_probe_tables_t *tabl
   wm_status_t status = open_clusters(&c, err);
   if (status == WM_OK)
     status = wm_alloc(&centre, o->k * c.components, sizeof(double), "centres", err);
+  wm_probe_next(l, "clusters");
   WM_TRY(wm_agree(l->comm->world, status, err));
   WM_TRY(project(&c, err));
   WM_TRY(wm_kmeans(l->comm->world, c.points, c.number, c.n, c.components, &options, c.own, centre,
@@ -274,6 +275,7 @@ wm_status_t wm_probe_clusters(const wm_probe_layer_t *l, wm_probe_tables_t *tabl
   for (int64_t i = 0; i < l->text->n && l->cluster != NULL; i++)
     l->cluster[i] = (int32_t)(c.whole[i] - 1);
   WM_TRY(report(&c, err));
+  wm_probe_done(l, WM_PROBE_STEPS_OF_CLUSTERS);
 cleanup:
   free(centre);
   close_clusters(&c);

@@ -23,6 +23,19 @@ wm_status_t wm_probe_go_on(const wm_probe_layer_t *l, wm_error_t *err) {
   return code == 0 ? WM_OK : wm_fail(err, WM_STOPPED, "probes: stopped by %s", wm_stop_reason());
 }
 
+void wm_probe_next(const wm_probe_layer_t *l, const char *what) {
+  wm_progress_t *p = l->progress;
+  if (p == NULL)
+    return;
+  snprintf(p->note, sizeof p->note, "layer %lld, %s", (long long)l->layer, what);
+  wm_progress_update(p, p->done);
+}
+
+void wm_probe_done(const wm_probe_layer_t *l, int64_t steps) {
+  if (l->progress != NULL)
+    wm_progress_update(l->progress, l->progress->done + steps);
+}
+
 void wm_probe_case(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_probe_table_id_t id) {
   wm_probe_text(t, id, l->corpus);
   wm_probe_text(t, id, l->surrogates);

@@ -7,6 +7,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* --- views --------------------------------------------------------------------------------------
@@ -145,6 +146,13 @@ static void add_row(const context_t *c, int which, const char *view, const char 
   wm_probe_text(c->tables, id, text);
 }
 
+static void tell(const context_t *c, const char *view, const char *gate, const char *key) {
+  char text[64];
+  snprintf(text, sizeof text, "gate on %s%s%s%s%s", gate, key[0] != '\0' ? ", " : "", key,
+           view[0] != '\0' ? ", " : "", view);
+  wm_probe_next(c->l, text);
+}
+
 /* Gates on the features f [n, k], for both labels. Collective. */
 static wm_status_t fit_both(const context_t *c, const char *view, const char *gate, const char *key,
                             const float *f, int64_t k, wm_error_t *err) {
@@ -153,6 +161,7 @@ static wm_status_t fit_both(const context_t *c, const char *view, const char *ga
   for (int which = 0; which < 2 && status == WM_OK; which++) {
     wm_probe_judgement_t judgement;
     WM_TRY(wm_probe_go_on(l, err));
+    tell(c, view, gate, key);
     wm_probe_fit_t fit;
     char note[64] = "";
     status = wm_probe_fit_gate(l, f, k, c->labels[which].label, l->score, note, &fit, err);
@@ -163,6 +172,7 @@ static wm_status_t fit_both(const context_t *c, const char *view, const char *ga
     if (!fit.fitted)
       judgement = (wm_probe_judgement_t){NAN, NAN, NAN, NAN, NAN, NAN};
     add_row(c, which, view, gate, key, &judgement, note);
+    wm_probe_done(l, 1);
   }
 cleanup:
   return status;

@@ -293,7 +293,9 @@ wm_status_t wm_probe_forensics(const wm_probe_layer_t *l, wm_probe_tables_t *tab
   f.side = side;
   for (int k = 0; k < WM_KEYS; k++) {
     f.key = (wm_probe_key_t)k;
+    wm_probe_next(l, "features of tokens");
     WM_TRY(run_key(&f, err));
+    wm_probe_done(l, 1);
   }
 cleanup:
   free(memory);

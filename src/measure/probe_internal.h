@@ -6,6 +6,9 @@
 #include "wanamaker/measure/probe.h"
 #include "wanamaker/measure/unit_moments.h"
 
+/* What probes count in the layer's progress that are no single regression. */
+enum { WM_PROBE_STEPS_OF_CLUSTERS = 4, WM_PROBE_STEPS_OF_HIDDEN = 10 };
+
 /* Streams of options->seed. */
 enum {
   WM_PROBE_SPLIT = 0,
@@ -17,6 +20,10 @@ enum {
 
 /* Collective. WM_STOPPED if any rank has been asked to stop. */
 wm_status_t wm_probe_go_on(const wm_probe_layer_t *l, wm_error_t *err);
+
+/* Tells the layer's progress, if there is one, of what is done and of what comes next. */
+void wm_probe_next(const wm_probe_layer_t *l, const char *what);
+void wm_probe_done(const wm_probe_layer_t *l, int64_t steps);
 
 /* The cells that every table begins with. */
 void wm_probe_case(const wm_probe_layer_t *l, wm_probe_tables_t *t, wm_probe_table_id_t id);

@@ -17,6 +17,15 @@ int64_t wm_probe_rows_bytes(int64_t rows, int64_t positions, int64_t layers, int
          positions * (2 + 4 * layers) * (int64_t)sizeof(double);
 }
 
+int64_t wm_probe_rows_group(int64_t rows, int64_t positions, int64_t layers, int64_t d,
+                            int64_t memory_bytes) {
+  const int64_t fixed = 3 * rows * d * (int64_t)sizeof(float);
+  while (layers > 0 && memory_bytes > 0 &&
+         fixed + wm_probe_rows_bytes(rows, positions, layers, d) > memory_bytes)
+    --layers;
+  return layers;
+}
+
 static void list_rows(const wm_comm_t *comm, const wm_blocks_t *blocks, wm_probe_rows_t *r) {
   const wm_windows_t *w = blocks->windows;
   int64_t i = 0;

@@ -36,10 +36,12 @@ static wm_status_t linear_probe(const wm_probe_layer_t *l, wm_probe_tables_t *t,
   wm_probe_fit_t fit;
   char note[64] = "";
   wm_status_t status;
+  wm_probe_next(l, "linear probe");
   WM_TRY(wm_probe_fit_gate(l, l->x, l->d, labels->label, l->score, note, &fit, err));
   WM_TRY(wm_probe_judge(l, l->score, labels->label, 0, &judgement, err));
   add_row(l, t, "linear", labels, fit.fitted ? &judgement : &unknown, fit.loss, fit.iterations,
           note);
+  wm_probe_done(l, 1);
 cleanup:
   return status;
 }
@@ -149,6 +151,7 @@ static wm_status_t hidden_probe(const wm_probe_layer_t *l, wm_probe_tables_t *t,
   hidden_t h = {0};
   char name[24];
   wm_status_t status;
+  wm_probe_next(l, "probe with a hidden layer");
   WM_TRY(wm_agree(l->comm->world, open_hidden(l, &h, err), err));
   if (two_classes(&labels->train)) {
     WM_TRY(fit_hidden(l, &h, labels->label, &fit, err));
@@ -157,6 +160,7 @@ static wm_status_t hidden_probe(const wm_probe_layer_t *l, wm_probe_tables_t *t,
   }
   snprintf(name, sizeof name, "hidden %lld", (long long)l->options->hidden);
   add_row(l, t, name, labels, &judgement, fit.objective, fit.iterations, fit.note);
+  wm_probe_done(l, WM_PROBE_STEPS_OF_HIDDEN);
 cleanup:
   close_hidden(&h);
   return status;

@@ -9,7 +9,8 @@
  * two latencies;
  *   - the file system's rate is shared by all nodes; every node reads the whole model;
  *   - layers of a fit are solved at the given rates of one core for every rank of a team;
- *   - Newton's method takes WM_PLAN_NEWTON steps: the text decides, but it varies little.
+ *   - Newton's method takes WM_PLAN_NEWTON steps with WM_PLAN_HESSIANS of them: the text decides,
+ * but it varies little.
  *
  * A job is opened once (wm_plan_open) and consists of pieces: files of surrogates, evaluations of
  * variants, fits of gates. Their costs are summed up by wm_plan_add.
@@ -27,6 +28,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/blocks.h"
 #include "wanamaker/measure/gate_fit.h"
+#include "wanamaker/measure/probe.h"
 #include "wanamaker/measure/variants.h"
 #include "wanamaker/model/arch.h"
 
@@ -119,7 +121,7 @@ typedef struct {
   int64_t resamples, units; /* of the AUC's interval */
 } wm_plan_gates_t;
 
-enum { WM_PLAN_NEWTON = 6 };
+enum { WM_PLAN_NEWTON = 5, WM_PLAN_HESSIANS = 4 };
 
 void wm_plan_gates(const wm_plan_gates_t *gates, const wm_machine_t *machine, wm_layout_t layout,
                    wm_cost_t *out);
@@ -138,7 +140,9 @@ typedef struct {
   int64_t iterations;                /* of it, counted to the last one */
   int64_t hidden, hidden_iterations; /* units of the hidden layer; counted to the last one */
   double train_share;
-  bool brief; /* losses and types alone */
+  bool brief;                        /* losses and types alone */
+  int64_t memory_bytes;              /* of a rank's rows, at most; 0: any */
+  const wm_probe_options_t *options; /* what the above is of */
 } wm_plan_probe_t;
 
 /* WM_USAGE: as of wm_plan_sweep. */

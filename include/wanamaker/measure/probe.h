@@ -19,6 +19,7 @@
 #ifndef WANAMAKER_MEASURE_PROBE_H
 #define WANAMAKER_MEASURE_PROBE_H
 
+#include "wanamaker/base/progress.h"
 #include "wanamaker/base/status.h"
 #include "wanamaker/measure/probe_tables.h"
 #include "wanamaker/measure/probe_text.h"
@@ -106,11 +107,14 @@ typedef struct {
   int8_t *label;             /* [N] scratch */
   int32_t *cluster;          /* [N] result: cluster of each used position, -1: none; NULL: none */
   double *seconds;           /* [WM_PROBE_TIMES] to which time is added; NULL: none */
+  wm_progress_t *progress;   /* counts wm_probe_steps for a layer; NULL: none */
 } wm_probe_layer_t;
 
 /* Collective over layer->comm->world. All probes of the layer below, in this order. */
 wm_status_t wm_probe_layer(const wm_probe_layer_t *layer, wm_probe_tables_t *tables,
                            wm_error_t *err);
+/* What a layer's probes count in its progress: about as many regressions. */
+int64_t wm_probe_steps(const wm_probe_options_t *options, bool brief);
 /* Bytes of a rank for `rows` rows of width d and `positions` positions, beside x and e. */
 int64_t wm_probe_layer_bytes(const wm_probe_options_t *options, int64_t rows, int64_t positions,
                              int64_t d);

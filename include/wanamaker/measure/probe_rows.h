@@ -38,6 +38,11 @@ typedef struct {
 /* Bytes of a rank for `rows` rows of `layers` layers, in a text of `positions`. */
 int64_t wm_probe_rows_bytes(int64_t rows, int64_t positions, int64_t layers, int64_t d);
 
+/* Most of `layers` whose rows and what probes of one of them need (three more of its size) take no
+ * more than memory_bytes; 0 of those: all. */
+int64_t wm_probe_rows_group(int64_t rows, int64_t positions, int64_t layers, int64_t d,
+                            int64_t memory_bytes);
+
 /* Room for `capacity` layers. Not collective: agree afterwards; destroy also after a failure,
  * harmless on a zeroed object. */
 wm_status_t wm_probe_rows_create(const wm_comm_t *comm, const wm_blocks_t *blocks, int64_t d,
