@@ -55,7 +55,8 @@ typedef struct {
 
 /* Not collective. Is the corpus among the names of probe.corpora? */
 bool wm_probe_wants(const char *names, const char *corpus);
-/* Not collective. The range of a role, or what corpora.NAME.MEMBER says instead. */
+/* Not collective. The range of a role, or what corpora.NAME.MEMBER says instead; name "": no corpus
+ * is given yet. */
 wm_status_t wm_probe_range(const wm_run_t *run, const char *name, const char *member,
                            wm_role_t role, wm_range_t *out, wm_error_t *err);
 /* Not collective. Numbers, views and exclusions. */

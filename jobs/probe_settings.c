@@ -164,10 +164,12 @@ wm_status_t wm_probe_range(const wm_run_t *run, const char *name, const char *me
   char key[256];
   int64_t count;
   wm_status_t status = wm_inputs_range(run, role, out, err);
+  if (status != WM_OK || name[0] == '\0')
+    return status;
   snprintf(key, sizeof key, "corpora.%s.%s", name, member);
   const int64_t *ends = wm_config_ints(run->config, key, &count);
-  if (status != WM_OK || count == 0)
-    return status;
+  if (count == 0)
+    return WM_OK;
   if (count != 2 || ends[0] >= ends[1])
     return wm_fail(err, WM_USAGE, "%s must be two numbers [a, b] with a < b", key);
   *out = (wm_range_t){.name = out->name, .kind = WM_RANGE_TOKENS, .begin = ends[0], .end = ends[1]};
