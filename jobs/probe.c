@@ -303,13 +303,11 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
   const wm_probe_corpus_t *c = &j->corpora[k->corpus];
   const wm_text_t *text = &c->in.text[WM_ROLE_EVALUATION];
   const int64_t steps = wm_probe_steps(&j->options, k->brief);
-  wm_progress_t passes, probes;
+  wm_progress_t passes, probes = {0};
   wm_h5_t *features = NULL;
   char name[96];
   wm_status_t status = WM_OK;
   snprintf(name, sizeof name, "probe %.60s.%s", c->name, k->kind);
-  wm_progress_start(&probes, j->run->log, name, "steps", j->n_layers * steps);
-  wm_progress_resume(&probes, (j->n_layers - n) * steps);
   for (int64_t first = 0; first < n; first += group) {
     const int64_t count = n - first < group ? n - first : group;
     const double start = wm_seconds();
@@ -319,6 +317,10 @@ static wm_status_t run_groups(const wm_probe_job_t *j, const wm_probe_case_t *k,
                                  &passes, err));
     wm_progress_finish(&passes);
     room->passes += wm_seconds() - start;
+    if (first == 0) { /* the pass says nothing of how fast probes are */
+      wm_progress_start(&probes, j->run->log, name, "steps", j->n_layers * steps);
+      wm_progress_resume(&probes, (j->n_layers - n) * steps);
+    }
     if (!k->brief)
       WM_TRY(wm_probe_keep_features(j, c, &room->rows, first, n, &features, err));
     for (int64_t i = 0; i < count; i++) {

@@ -154,6 +154,8 @@ static void run(const wm_comm_t *comm, planted_t *p, const wm_probe_options_t *o
       block[rows] = i / BLOCK;
       place[rows++] = i;
     }
+  wm_progress_t progress = {0};
+  wm_progress_start(&progress, NULL, "probes", "steps", wm_probe_steps(o, false));
   const wm_probe_layer_t l = {.comm = comm,
                               .options = o,
                               .text = &p->text,
@@ -180,9 +182,11 @@ static void run(const wm_comm_t *comm, planted_t *p, const wm_probe_options_t *o
                               .work = x + 2 * n * D,
                               .score = score,
                               .label = label,
-                              .cluster = p->cluster};
+                              .cluster = p->cluster,
+                              .progress = &progress};
   wm_probe_tables_init(tables);
   OK(wm_probe_layer(&l, tables, err));
+  assert_int_equal(progress.done, progress.total);
   free(place);
   free(x);
   free(score);
