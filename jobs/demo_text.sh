@@ -10,6 +10,7 @@
 # whole or not at all.
 set -euo pipefail
 export LC_ALL=C
+source "$(dirname "$0")/setup.sh"
 
 die() {
     printf 'demo_text: %s\n' "$*" >&2
@@ -29,17 +30,6 @@ work=$(mktemp -d)
 partial=
 trap 'rm -rf -- "$work"; [ -z "$partial" ] || rm -f -- "$partial"' EXIT
 
-# apt-get with its lists and cache in $work: for users who may not write the system's, or have none.
-private_apt() {
-    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-    apt-get -q -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" -o APT::Sandbox::User= "$@"
-}
-
-download() {
-    apt-get -q -o APT::Sandbox::User= download jargon-text && return 0
-    private_apt update && private_apt download jargon-text
-}
-
 installed=/usr/share/doc/jargon-text/jargon.txt
 source=
 for candidate in "${WANAMAKER_JARGON-}" "$installed.gz" "$installed"; do
@@ -51,12 +41,7 @@ done
 if [ -z "$source" ]; then
     command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
         die "no Jargon File here and no apt-get: set WANAMAKER_JARGON to a jargon.txt of version 4.4.7"
-    mkdir "$work/deb"
-    (cd "$work/deb" && download) >"$work/log" 2>&1 || {
-        cat -- "$work/log" >&2
-        die "cannot download the package jargon-text"
-    }
-    dpkg-deb -x "$work"/deb/jargon-text_*.deb "$work/deb"
+    wm_unpack jargon-text "$work/deb" || exit 1
     source=$work/deb$installed.gz
     [ -r "$source" ] || die "the package jargon-text holds no ${installed#/}.gz"
 fi

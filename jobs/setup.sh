@@ -3,6 +3,7 @@
 # tests/run.sh and .ci/run; safe to run twice. Functions only; nothing happens on sourcing.
 #   wm_install PACKAGE...   installs what is missing (root or sudo), else says what to install
 #   wm_setup                the packages of the build
+#   wm_unpack PACKAGE DIR   the files of a package, without installing it or being root
 #   wm_build DIR [CMAKE OPTION...]
 #   wm_cores                cores that this process may use
 #   wm_mpirun RANKS THREADS PROGRAM [ARG...]
@@ -45,6 +46,24 @@ wm_install() {
 
 wm_setup() {
   wm_install "${wm_packages[@]}"
+}
+
+# Where apt-get may not write the system's lists, or has none, it gets its own.
+wm_unpack() {
+  local package=$1 dir options=(-q -o APT::Sandbox::User=) private
+  mkdir -p "$2"
+  dir=$(realpath -- "$2")
+  if ! (cd "$dir" && apt-get "${options[@]}" download "$package") >"$dir/log" 2>&1; then
+    private=(-o Dir::State::Lists="$dir/lists" -o Dir::Cache="$dir/cache")
+    mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+    if ! (cd "$dir" && apt-get "${options[@]}" "${private[@]}" update &&
+      apt-get "${options[@]}" "${private[@]}" download "$package") >>"$dir/log" 2>&1; then
+      cat -- "$dir/log" >&2
+      echo "cannot download the package $package" >&2
+      return 1
+    fi
+  fi
+  dpkg-deb -x "$dir/${package}"_*.deb "$dir"
 }
 
 wm_build() {

@@ -22,6 +22,7 @@ static const wm_arch_t defaults[] = {
                         .drop_embedding = 0.1,
                         .drop_attention = 0.1,
                         .drop_residual = 0.1,
+                        .initializer_range = 0.02,
                         .scale_attn_weights = true},
     [WM_FAMILY_GPT_NEOX] = {.family = WM_FAMILY_GPT_NEOX,
                             .n_layers = 44,
@@ -32,6 +33,7 @@ static const wm_arch_t defaults[] = {
                             .max_positions = 2048,
                             .layer_norm_eps = 1e-5,
                             .activation = WM_ACT_GELU,
+                            .initializer_range = 0.02,
                             .parallel_residual = true,
                             .attention_bias = true},
 };

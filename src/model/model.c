@@ -1,6 +1,7 @@
 #include "wanamaker/model/model.h"
 
 #include "family.h"
+#include "random.h"
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/linalg/gemm.h"
@@ -52,8 +53,13 @@ static wm_status_t declare(wm_model_t *m, const char *dir, const uint64_t *seed,
   wm_status_t status;
   WM_TRY(wm_alloc(&memory, m->arch.n_layers, sizeof(wm_layer_t), "layers", err));
   m->layers = memory;
+  const double range = m->arch.initializer_range;
+  if (seed != NULL && !(range >= 0 && range <= 1))
+    return wm_fail(err, WM_INPUT,
+                   "%s: \"initializer_range\" must be in [0, 1] for random weights, but is %g", dir,
+                   range);
   if (seed != NULL)
-    wm_weights_open_random(&m->weights, *seed);
+    wm_weights_open_random(&m->weights, wm_random_of(&m->arch, *seed));
   else
     WM_TRY(wm_weights_open(&m->weights, dir, err));
   WM_TRY(m->family->declare(m, err));

@@ -15,7 +15,6 @@ enum { PIECE = 1 << 20, CONFIG_LIMIT = 1 << 20 };
 /* Everything that a rank needs to write its shards. */
 typedef struct {
   const wm_model_t *model; /* declared, without weights */
-  uint64_t seed;
   wm_dtype_t dtype;
   int64_t shards;
   const char *dir;
@@ -39,7 +38,7 @@ static wm_status_t write_tensor(save_t *s, int64_t index, wm_st_writer_t *writer
     int64_t n = elements - first < PIECE ? elements - first : PIECE;
     if (wm_stop_requested())
       return wm_fail(err, WM_STOPPED, "%s: stopped on request; the model is not whole", s->dir);
-    wm_random_fill(s->seed, &s->model->weights.wants[index], first, n, s->drawn);
+    wm_random_fill(&s->model->weights.random, &s->model->weights.wants[index], first, n, s->drawn);
     wm_from_f32(s->dtype, s->drawn, n, s->converted);
     status = wm_st_append(writer, s->converted, n * wm_dtype_size(s->dtype), err);
     s->written += n * wm_dtype_size(s->dtype);
@@ -167,7 +166,7 @@ wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint
   }
   wm_model_t *model = memory;
   model->comm = comm;
-  save_t s = {.model = model, .seed = seed, .dtype = dtype, .shards = shards, .dir = dir};
+  save_t s = {.model = model, .dtype = dtype, .shards = shards, .dir = dir};
   WM_TRY(wm_model_declare(model, config, &seed, err));
   status = prepare(&s, err);
   if (status == WM_OK && comm->rank == 0)

@@ -14,8 +14,8 @@ wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *
   return wm_tensors_open(dir, &weights->tensors, err);
 }
 
-void wm_weights_open_random(wm_weights_t *weights, uint64_t seed) {
-  *weights = (wm_weights_t){.seed = seed};
+void wm_weights_open_random(wm_weights_t *weights, wm_random_t random) {
+  *weights = (wm_weights_t){.random = random};
 }
 
 wm_status_t wm_weights_unchanged(const wm_weights_t *w, wm_error_t *err) {
@@ -24,7 +24,7 @@ wm_status_t wm_weights_unchanged(const wm_weights_t *w, wm_error_t *err) {
 
 uint64_t wm_weights_fingerprint(const wm_weights_t *w) {
   return w->tensors != NULL ? wm_tensors_fingerprint(w->tensors)
-                            : wm_hash(&w->seed, sizeof w->seed, 0);
+                            : wm_hash(&w->random, sizeof w->random, 0);
 }
 
 void wm_weights_close(wm_weights_t *weights) {

@@ -46,9 +46,15 @@ typedef struct {
   int64_t rows_offset; /* of rows that no file holds, float32 (may be `offset`); -1: none */
 } wm_want_t;
 
+/* What random weights are drawn from: matrices are normal. */
 typedef struct {
-  wm_tensors_t *tensors; /* NULL: random weights, drawn from `seed` */
   uint64_t seed;
+  float deviation, added_deviation; /* the latter of GPT-2's projections into the residual stream */
+} wm_random_t;
+
+typedef struct {
+  wm_tensors_t *tensors; /* NULL: random weights */
+  wm_random_t random;
   wm_tensor_t *drawn; /* [count] what files would hold, without data; NULL for a model in files */
   wm_want_t *wants;
   int64_t count, capacity;
@@ -69,7 +75,7 @@ typedef struct {
 /* Not collective. */
 wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *err);
 /* Random weights instead of files (random.h). */
-void wm_weights_open_random(wm_weights_t *weights, uint64_t seed);
+void wm_weights_open_random(wm_weights_t *weights, wm_random_t random);
 /* Collective over the node. Harmless on a zeroed object. */
 void wm_weights_close(wm_weights_t *weights);
 
@@ -98,7 +104,7 @@ void wm_weights_release_files(const wm_weights_t *weights);
 /* Not collective. WM_INPUT if a file of weights was written to or shortened since it was opened. */
 wm_status_t wm_weights_unchanged(const wm_weights_t *weights, wm_error_t *err);
 
-/* Fingerprint of the files' tensors, or of the seed that stands for them. */
+/* Fingerprint of the files' tensors, or of what they are drawn from. */
 uint64_t wm_weights_fingerprint(const wm_weights_t *weights);
 
 /* Elements of all wanted tensors. */

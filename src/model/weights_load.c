@@ -103,13 +103,13 @@ static void fill(const wm_weights_t *w, const wm_want_t *want, wm_dtype_t dtype,
   else if (data != NULL)
     wm_to_f32(t->dtype, data, n, out);
   else if (dtype == WM_DTYPE_F32)
-    wm_random_fill(w->seed, want, first, n, out);
+    wm_random_fill(&w->random, want, first, n, out);
   else {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < n; i += PIECE) {
       float piece[PIECE];
       int64_t count = n - i < PIECE ? n - i : PIECE;
-      wm_random_fill(w->seed, want, first + i, count, piece);
+      wm_random_fill(&w->random, want, first + i, count, piece);
       wm_to_bf16(WM_DTYPE_F32, piece, count, (uint16_t *)out + i);
     }
   }

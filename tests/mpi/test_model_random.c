@@ -28,14 +28,14 @@ static wm_error_t err;
     }                                                                                              \
   } while (0)
 
-enum { SEED = 11, ROWS = 40, V = 5003 };
+enum { SEED = 11, ROWS = 40, V = 5003, TENSORS = 4 + 2 * 12 }; /* of either model */
 static const char *const configs[] = {
     "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 3, \"n_positions\": "
     "64, "
     "\"vocab_size\": 5003}",
     "{\"model_type\": \"gpt_neox\", \"num_hidden_layers\": 2, \"hidden_size\": 48, "
     "\"num_attention_heads\": 3, \"intermediate_size\": 100, \"max_position_embeddings\": 64, "
-    "\"vocab_size\": 5003, \"rotary_pct\": 0.25}"};
+    "\"vocab_size\": 5003, \"rotary_pct\": 0.25, \"initializer_range\": 0.05}"};
 
 static char root[4096];
 
@@ -138,14 +138,14 @@ static void test_any_number_of_ranks(void **state) {
 
 /* Mean, deviation and the share within one deviation of a normal, each within five standard errors;
  * the matrix must not be made of repetitions either. */
-static void check_normal(const float *x, int64_t n) {
+static void check_normal(const float *x, int64_t n, double deviation) {
   double sum = 0, squares = 0, inside = 0, neighbours = 0;
   for (int64_t i = 0; i < n; i++) {
-    double z = (double)x[i] / 0.02;
+    double z = (double)x[i] / deviation;
     sum += z;
     squares += z * z;
     inside += fabs(z) < 1;
-    neighbours += i > 0 ? z * (double)x[i - 1] / 0.02 : 0;
+    neighbours += i > 0 ? z * (double)x[i - 1] / deviation : 0;
   }
   const double count = (double)n, p = 0.6826894921;
   CHECK(fabs(sum) < 5 * sqrt(count));
@@ -154,16 +154,33 @@ static void check_normal(const float *x, int64_t n) {
   CHECK(fabs(neighbours) < 5 * sqrt(count));
 }
 
-static void check_tensor(const wm_tensor_t *t) {
+/* As transformers initialises: config.json's initializer_range (0.02), over the square root of 2 L
+ * for GPT-2's projections into the residual stream. */
+static double expected_deviation(const char *name, int which) {
+  if (which == 1)
+    return 0.05;
+  return strstr(name, ".c_proj.") != NULL ? 0.02 / sqrt(2 * 2) : 0.02;
+}
+
+static void check_tensor(const wm_tensor_t *t, int which) {
   CHECK(t->dtype == WM_DTYPE_F32);
   const float *x = t->data;
   size_t length = strlen(t->name);
   float constant = strcmp(t->name + length - 7, ".weight") == 0 ? 1 : 0;
   if (t->n_dims == 2)
-    check_normal(x, t->elements);
+    check_normal(x, t->elements, expected_deviation(t->name, which));
   else
     for (int64_t i = 0; i < t->elements; i++)
       CHECK(x[i] == constant);
+}
+
+static void check_tensors(const char *dir, int which) {
+  wm_tensors_t *tensors;
+  CHECK(wm_tensors_open(dir, &tensors, &err) == WM_OK);
+  CHECK(wm_tensors_count(tensors) == TENSORS);
+  for (int64_t i = 0; i < wm_tensors_count(tensors); i++)
+    check_tensor(wm_tensors_at(tensors, i), which);
+  wm_tensors_close(tensors);
 }
 
 /* Single file: mapped and used in place, so that alignment matters too. */
@@ -177,14 +194,9 @@ static void test_f32_file(void **state) {
   losses_of_random(comm, config, SEED, drawn);
   losses_of_files(dir, read);
   CHECK(memcmp(drawn, read, sizeof read) == 0);
-  wm_tensors_t *tensors;
-  CHECK(wm_tensors_open(dir, &tensors, &err) == WM_OK);
-  CHECK(wm_tensors_count(tensors) == 4 + 2 * 12);
-  for (int64_t i = 0; i < wm_tensors_count(tensors); i++)
-    check_tensor(wm_tensors_at(tensors, i));
+  check_tensors(dir, 0);
   /* Who writes shows a sign of life with every tensor: a large model takes minutes. */
-  CHECK(comm->rank != 0 || pulses > (uint64_t)wm_tensors_count(tensors));
-  wm_tensors_close(tensors);
+  CHECK(comm->rank != 0 || pulses > TENSORS);
   CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 1, dir, NULL, &err) == WM_USAGE);
   CHECK(strstr(err.message, "already holds a model") != NULL);
   free(dir);
@@ -195,7 +207,7 @@ static void test_f32_file(void **state) {
  */
 static void test_memory(void **state) {
   (void)state;
-  enum { TENSORS = 4 + 2 * 12, PADDING = 64 };
+  enum { PADDING = 64 };
   char *config = write_config(0);
   wm_model_options_t typed = options;
   for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -246,6 +258,7 @@ static void test_half_shards(void **state) {
   CHECK(wm_model_save_random(comm, config, SEED, WM_DTYPE_F32, 3, exact, NULL, &err) == WM_OK);
   losses_of_random(comm, config, SEED, drawn);
   losses_of_files(exact, read);
+  check_tensors(exact, 1);
   CHECK(memcmp(drawn, read, sizeof read) == 0);
   for (int i = 0; i < 2; i++) {
     char *dir = path_of(cases[i].name);
@@ -273,6 +286,18 @@ static void test_refusals(void **state) {
         WM_ENVIRONMENT);
   CHECK(strstr(err.message, "/proc/no_model") != NULL);
   free(missing);
+  char *wide = path_of("wide.json");
+  if (comm->rank == 0) {
+    FILE *file = fopen(wide, "w");
+    CHECK(file != NULL && fputs("{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, "
+                                "\"n_head\": 3, \"initializer_range\": -0.5}",
+                                file) >= 0);
+    CHECK(fclose(file) == 0);
+  }
+  MPI_Barrier(comm->world);
+  CHECK(wm_model_create_random(comm, wide, SEED, &options, NULL, &model, &err) == WM_INPUT);
+  CHECK(strstr(err.message, "wide.json") != NULL && strstr(err.message, "-0.5") != NULL);
+  free(wide);
   free(dir);
   free(config);
 }

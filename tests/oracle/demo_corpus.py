@@ -5,12 +5,18 @@ Training text: novels of Jane Austen (r-cran-janeaustenr), the King James Bible 
 that share a run of 13 words with the demo's text are dropped, so that the two are disjoint in that sense.
 
 Packages are downloaded with apt-get and unpacked under a cache directory; nothing is installed.
+
+    demo_corpus.py OUT [--megabytes 20] [--cache DIR]
+
+writes training text for the jobs that train: pieces of the sources in the proportions of MIXTURE, the same text every time.
 """
 
+import argparse
 import glob
 import gzip
 import hashlib
 import os
+import random
 import re
 import struct
 import subprocess
@@ -20,6 +26,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 PACKAGES = ("jargon-text", "r-cran-janeaustenr", "bible-kjv-text", "bible-kjv", "dict-devil")
 SHARED_WORDS = 13
 SKETCH_MODULUS = 128
+MIXTURE = {"jargon": 0.7, "austen": 0.12, "bible": 0.1, "devil": 0.08}  # of the training text's bytes
+PIECE = 2000  # bytes of consecutive paragraphs of one source
 
 
 def unpack(package, cache):
@@ -150,7 +158,54 @@ def load(cache):
     return demo, training
 
 
+def size(lines):
+    return sum(len(line.encode()) + 1 for line in lines)
+
+
+def pieces(source, lines):
+    """Runs of paragraphs of some PIECE bytes, without an end: each pass through the source in another order."""
+    runs = [[]]
+    for line in lines:
+        if size(runs[-1]) >= PIECE:
+            runs.append([])
+        runs[-1].append(line)
+    passes = 0
+    while True:
+        generator = random.Random(f"{source} {passes}")
+        yield from generator.sample(runs, len(runs))
+        passes += 1
+
+
+def mixture(training, megabytes):
+    """Lines of the sources' pieces; the source that lags furthest behind its share comes next."""
+    streams = {source: pieces(source, lines) for source, lines in training.items()}
+    written = dict.fromkeys(streams, 0)
+    while sum(written.values()) < megabytes * 1e6:
+        source = min(streams, key=lambda name: written[name] / MIXTURE[name])
+        piece = next(streams[source])
+        written[source] += size(piece)
+        yield from piece
+
+
 def sketch(training):
     """The upper 32 bits, sorted, little-endian, of the hashes divisible by SKETCH_MODULUS: see demo_overlap.py."""
     kept = {run >> 32 for lines in training.values() for run, _ in word_runs(lines) if run % SKETCH_MODULUS == 0}
     return b"".join(value.to_bytes(4, "little") for value in sorted(kept))
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("out")
+    p.add_argument("--megabytes", type=float, default=20)
+    p.add_argument("--cache")
+    o = p.parse_args()
+    cache = o.cache or os.path.join(os.path.dirname(os.path.abspath(o.out)), "packages")
+    _, training = load(cache)
+    with open(o.out + ".partial", "w", encoding="utf-8", newline="\n") as file:
+        for line in mixture(training, o.megabytes):
+            file.write(line + "\n")
+    os.replace(o.out + ".partial", o.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,6 @@ import demo_corpus
 
 WIDTH, LAYERS, HEADS, POSITIONS = 96, 8, 4, 512
 INITIAL_SCALE = 0.02 * (768 / WIDTH) ** 0.5  # GPT-2's at its width; MLPs of so small a width begin almost linear at 0.02
-WEIGHTS = {"jargon": 0.7, "austen": 0.12, "bible": 0.1, "devil": 0.08}  # of the sources in a batch
 TOKENS_PER_STEP = 1024
 LENGTHS = ((0.7, 128), (0.85, 256), (1.0, 512))  # (until this part of the run, tokens in a window)
 PEAK_RATE, WARMUP, WEIGHT_DECAY = 3e-3, 60, 0.1
@@ -85,7 +84,7 @@ class Batches:
         generator = random.Random(step)
         rows = []
         for _ in range(TOKENS_PER_STEP // length):
-            source = generator.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+            source = generator.choices(list(demo_corpus.MIXTURE), list(demo_corpus.MIXTURE.values()))[0]
             stream = self.streams[source]
             start = generator.randrange(len(stream) - length)
             if generator.random() < 0.5:

@@ -21,6 +21,7 @@ typedef struct {
   bool tied_head;
   /* Rates of dropout while training: embeddings, attention's probabilities, residual stream. */
   double drop_embedding, drop_attention, drop_residual;
+  double initializer_range; /* deviation of random matrices, for pretraining */
   /* GPT-2 */
   bool scale_attn_weights;              /* scores / sqrt(d_head) */
   bool scale_attn_by_inverse_layer_idx; /* scores / (layer + 1) */

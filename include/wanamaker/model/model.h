@@ -47,10 +47,11 @@ typedef struct {
  * products that this machine lacks is WM_ENVIRONMENT. */
 wm_status_t wm_model_open(const wm_comm_t *comm, const char *dir, const wm_model_options_t *options,
                           const wm_log_t *log, wm_model_t **out, wm_error_t *err);
-/* The same from a config.json alone (wm_arch_read), with weights drawn from `seed`: matrices
- * normal(0, 0.02), layer norms 1 and 0, biases 0; float32 in node-shared memory, which the ranks of
- * a node fill together. Equal bits for any number of ranks; the fingerprint is that of the seed,
- * not of the weights. */
+/* The same from a config.json alone (wm_arch_read), with weights drawn from `seed` as transformers
+ * draws them: matrices normal with config.json's initializer_range (0.02), GPT-2's projections into
+ * the residual stream with 1 / sqrt(2 L) of it, layer norms 1 and 0, biases 0; float32 in
+ * node-shared memory, which the ranks of a node fill together. Equal bits for any number of ranks;
+ * the fingerprint is that of the seed, not of the weights. */
 wm_status_t wm_model_create_random(const wm_comm_t *comm, const char *config, uint64_t seed,
                                    const wm_model_options_t *options, const wm_log_t *log,
                                    wm_model_t **out, wm_error_t *err);
