@@ -17,6 +17,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 import time
 
 import h5py
@@ -55,7 +56,7 @@ class Program:
         """Texts, tokens and the weights that both start from."""
         os.makedirs(self.out, exist_ok=True)
         if not os.path.exists(self.train):
-            subprocess.run(["python3", os.path.join(ROOT, "tests/oracle/demo_corpus.py"), self.train], check=True)
+            subprocess.run([sys.executable, os.path.join(ROOT, "tests/oracle/demo_corpus.py"), self.train], check=True)
         if not os.path.exists(self.demo):
             subprocess.run(["bash", os.path.join(ROOT, "jobs/demo_text.sh"), self.demo], check=True)
         self.run("tokenize", *self.settings)
