@@ -21,7 +21,7 @@ wm_build build/demo -DWM_TESTS=OFF
 [ -s $out/prose.txt ] || bash jobs/demo_text.sh $out/prose.txt
 [ -s $out/perl_test.txt ] || bash jobs/perl_text.sh $out/perl_train.txt $out/perl_test.txt
 
-ranks=$(nproc)
+ranks=$(wm_cores)
 [ "$ranks" -le 2 ] || ranks=2 # a step has two sequences
 run() { # NAME SETTING...
   local name=$1 begin=$SECONDS
