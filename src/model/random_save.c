@@ -19,8 +19,9 @@ typedef struct {
   int64_t shards;
   const char *dir;
   wm_tensor_t *tensors; /* [wants] */
-  float *drawn;         /* [PIECE] */
-  void *converted;      /* [PIECE] of dtype */
+  char (*names)[WM_FILED_NAME];
+  float *drawn;    /* [PIECE] */
+  void *converted; /* [PIECE] of dtype */
   wm_progress_t progress;
   int64_t written; /* bytes, by this rank */
 } save_t;
@@ -143,12 +144,16 @@ static wm_status_t prepare(save_t *s, wm_error_t *err) {
   wm_status_t status;
   WM_TRY(wm_alloc(&memory, w->count, sizeof(wm_tensor_t), "list of tensors", err));
   s->tensors = memory;
+  WM_TRY(wm_alloc(&memory, w->count, sizeof *s->names, "names of tensors", err));
+  s->names = memory;
   WM_TRY(wm_alloc(&memory, PIECE, sizeof(float), "a piece of weights", err));
   s->drawn = memory;
   WM_TRY(wm_alloc(&s->converted, PIECE, sizeof(float), "a piece of weights", err));
   for (int64_t i = 0; i < w->count; i++) {
     s->tensors[i] = wm_random_tensor(&w->wants[i]);
     s->tensors[i].dtype = s->dtype;
+    wm_weights_filed_name(&s->model->family->rules, &w->wants[i], s->names[i]);
+    s->tensors[i].name = s->names[i];
   }
 cleanup:
   return status;
@@ -185,6 +190,7 @@ wm_status_t wm_model_save_random(const wm_comm_t *comm, const char *config, uint
   WM_TRY(wm_agree(comm->world, status, err));
 cleanup:
   free(s.tensors);
+  free(s.names);
   free(s.drawn);
   free(s.converted);
   wm_model_close(model);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PIECE = 1 << 20, NAME = 2 * WM_WANT_NAME };
+enum { PIECE = 1 << 20 };
 
 /* What rank 0 writes, and every rank needs to follow. */
 typedef struct {
@@ -18,9 +18,9 @@ typedef struct {
   const wm_save_t *save;
   const wm_model_t *model; /* declared, without weights: names and shapes */
   const char *path;
-  wm_tensor_t *tensors; /* [wants] of the file */
-  char (*names)[NAME];  /* [wants] */
-  float *piece;         /* rows of at most PIECE elements, or one row; rank 0 */
+  wm_tensor_t *tensors;         /* [wants] of the file */
+  char (*names)[WM_FILED_NAME]; /* [wants] */
+  float *piece;                 /* rows of at most PIECE elements, or one row; rank 0 */
   wm_st_writer_t *writer;
   wm_progress_t progress;
   int64_t written; /* elements */
@@ -169,8 +169,7 @@ static wm_status_t prepare(job_t *j, int64_t *elements, wm_error_t *err) {
   *elements = 0;
   for (int64_t i = 0; i < w->count; i++) {
     const wm_want_t *want = &w->wants[i];
-    const bool head = strcmp(want->name, rules->copy) == 0; /* it lies outside the base model */
-    snprintf(j->names[i], NAME, "%s%s", head ? "" : rules->prefix, want->name);
+    wm_weights_filed_name(rules, want, j->names[i]);
     j->tensors[i] = (wm_tensor_t){.name = j->names[i],
                                   .dtype = WM_DTYPE_F32,
                                   .n_dims = want->n_dims,

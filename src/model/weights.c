@@ -18,6 +18,12 @@ void wm_weights_open_random(wm_weights_t *weights, wm_random_t random) {
   *weights = (wm_weights_t){.random = random};
 }
 
+void wm_weights_filed_name(const wm_weights_rules_t *rules, const wm_want_t *want,
+                           char out[WM_FILED_NAME]) {
+  const bool head = strcmp(want->name, rules->copy) == 0;
+  snprintf(out, WM_FILED_NAME, "%s%s", head ? "" : rules->prefix, want->name);
+}
+
 wm_status_t wm_weights_unchanged(const wm_weights_t *w, wm_error_t *err) {
   return w->tensors != NULL ? wm_tensors_unchanged(w->tensors, err) : WM_OK;
 }

@@ -72,6 +72,12 @@ typedef struct {
   const char *copy, *copy_original; /* `copy` may be there if it equals copy_original; or NULL */
 } wm_weights_rules_t;
 
+enum { WM_FILED_NAME = 2 * WM_WANT_NAME };
+/* The name of a wanted tensor in a file of the whole language model, as transformers writes it:
+ * with the prefix of the base model, outside of which the head lies. */
+void wm_weights_filed_name(const wm_weights_rules_t *rules, const wm_want_t *want,
+                           char out[WM_FILED_NAME]);
+
 /* Not collective. */
 wm_status_t wm_weights_open(wm_weights_t *weights, const char *dir, wm_error_t *err);
 /* Random weights instead of files (random.h). */

@@ -162,7 +162,12 @@ static double expected_deviation(const char *name, int which) {
   return strstr(name, ".c_proj.") != NULL ? 0.02 / sqrt(2 * 2) : 0.02;
 }
 
+/* Names are those of the whole language model: without the base model's prefix transformers takes
+ * a file with a head of its own for a damaged one. */
 static void check_tensor(const wm_tensor_t *t, int which) {
+  static const char *const prefixes[] = {"transformer.", "gpt_neox."};
+  CHECK(strncmp(t->name, prefixes[which], strlen(prefixes[which])) == 0 ||
+        strcmp(t->name, which == 0 ? "lm_head.weight" : "embed_out.weight") == 0);
   CHECK(t->dtype == WM_DTYPE_F32);
   const float *x = t->data;
   size_t length = strlen(t->name);
