@@ -195,7 +195,13 @@ static wm_status_t write_all(const wm_export_t *e, wm_error_t *err) {
   wm_status_t status = path != NULL ? WM_OK : wm_fail(err, WM_ENVIRONMENT, "no memory for a path");
   if (status == WM_OK && comm->rank == 0) {
     remove_partial(e);
-    status = wm_directory_ready(e->partial, err);
+    status =
+        access(e->partial, F_OK) == 0
+            ? wm_fail(err, WM_USAGE,
+                      "%s: is there already and holds what no export wrote; remove it, or name "
+                      "another directory by export.dir",
+                      e->partial)
+            : wm_directory_ready(e->partial, err);
   }
   WM_TRY(wm_agree(comm->world, status, err));
   WM_TRY(wm_model_save(comm, &save, path, e->run->log, err));

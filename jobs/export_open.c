@@ -213,6 +213,11 @@ static wm_status_t open_state(wm_export_t *e, const char *path, wm_error_t *err)
   WM_TRY(must_exist(e, path, "export.state", err));
   WM_TRY(wm_h5_open(e->run->comm->world, path, &e->state, err));
   WM_TRY(wm_h5_verify(e->state, err));
+  if (!wm_h5_has_attribute(e->state, "/", "config_json"))
+    WM_TRY(wm_fail(err, WM_INPUT,
+                   "%s: is no model; export.state must be a finetune.model.h5 or a checkpoint of "
+                   "the job finetune",
+                   path));
   WM_TRY(check_config(e, err));
   WM_TRY(hash_attribute(e, "run_key", err));
   WM_TRY(hash_attribute(e, "state", err));

@@ -2,6 +2,7 @@
 #include "finetune.h"
 
 #include "stages.h"
+#include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/base/memory_room.h"
 
@@ -64,6 +65,11 @@ static wm_status_t add_phase(const wm_finetune_t *f, int64_t phase, needs_t *nee
   const int64_t rank = wm_training_saved_bytes(f->inputs.model, &o) +
                        wm_training_scratch_bytes(f->inputs.model, &o) +
                        wm_trainer_bytes(trained, f->run->comm->size);
+  if (trained == 0 && p->steps > 0 && (p->groups & 1u << WM_GROUP_GATES) == 0)
+    WM_TRY(wm_fail(err, WM_USAGE,
+                   "%s: nothing trains in phase \"%s\": the model has no parameters of "
+                   "finetune.train = \"%s\" beside those of linear layers, which are fixed",
+                   f->stem, p->name, wm_config_string(f->run->config, "finetune.train")));
   needs->trained = trained > needs->trained ? trained : needs->trained;
   needs->rank = rank > needs->rank ? rank : needs->rank;
   needs->flops += tokens * ((o.checkpointing ? 4 : 3) * forward +
@@ -161,6 +167,25 @@ static bool is_complete(const wm_finetune_t *f) {
          wm_stage_is_complete(f->run, model, f->key);
 }
 
+/* Collective. Losses and the model don't depend on bootstrap's settings, so that a result is
+ * complete for any; what it says of intervals does. */
+static void tell_other_statistics(const wm_finetune_t *f) {
+  char result[WM_PATH_SIZE], own[WM_HASH_TEXT], *found = NULL;
+  wm_h5_t *file = NULL;
+  wm_error_t ignored = {0};
+  wm_finetune_statistics(f->run, own);
+  if (wm_finetune_path(f, "h5", result, &ignored) == WM_OK &&
+      wm_h5_open(f->run->comm->world, result, &file, &ignored) == WM_OK &&
+      wm_h5_get_string(file, "/", "bootstrap_key", &found, &ignored) == WM_OK &&
+      strcmp(found, own) != 0)
+    wm_log(f->run->log, WM_LOG_WARN,
+           "%s: its intervals and p-values are of other settings of bootstrap, and stay as they "
+           "are; for new ones remove it and train again",
+           result);
+  free(found);
+  wm_h5_close(file);
+}
+
 /* Collective. One plan, from start or checkpoint to its result. */
 static wm_status_t run_plan(const wm_run_t *run, const char *stem, bool control, wm_error_t *err) {
   wm_finetune_t f;
@@ -174,6 +199,7 @@ static wm_status_t run_plan(const wm_run_t *run, const char *stem, bool control,
     explain(&f, &needs, complete);
   } else if (complete) {
     wm_log(run->log, WM_LOG_INFO, "%s: complete for these inputs; skipped", stem);
+    tell_other_statistics(&f);
     wm_finetune_remove_checkpoints(&f);
   } else {
     WM_TRY(wm_finetune_train(&f, err));

@@ -91,6 +91,7 @@ typedef struct {
   wm_phase_note_t *notes; /* [plan.n] */
   /* checkpoints */
   int64_t generation; /* of the next one */
+  int64_t resumed;    /* of the one that the run began with, if there was one */
   double kept;        /* when the last one was written */
   int64_t kept_step;  /* of the run; -1: none */
   double started;
@@ -173,6 +174,8 @@ wm_step_times_t wm_finetune_times(const wm_finetune_t *f);
 wm_status_t wm_finetune_compare(const wm_run_t *run, wm_error_t *err);
 /* The bootstrap's settings. */
 wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run);
+/* text[WM_HASH_TEXT] <- a fingerprint of them, as finetune.h5 has it. */
+void wm_finetune_statistics(const wm_run_t *run, char *text);
 
 /* --- finetune_open.c ----------------------------------------------------------------------------
  */

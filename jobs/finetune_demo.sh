@@ -19,7 +19,7 @@ out=results/finetune_demo
 mkdir -p build $out
 wm_build build/demo -DWM_TESTS=OFF
 [ -s $out/prose.txt ] || bash jobs/demo_text.sh $out/prose.txt
-[ -s $out/perl_test.txt ] || bash jobs/perl_text.sh $out/perl_train.txt $out/perl_test.txt
+[ -s $out/perl_train.txt ] && [ -s $out/perl_test.txt ] || bash jobs/perl_text.sh $out/perl_train.txt $out/perl_test.txt
 
 ranks=$(wm_cores)
 [ "$ranks" -le 2 ] || ranks=2 # a step has two sequences

@@ -19,6 +19,16 @@ wm_bootstrap_t wm_finetune_bootstrap(const wm_run_t *run) {
   return b;
 }
 
+void wm_finetune_statistics(const wm_run_t *run, char *text) {
+  const wm_bootstrap_t b = wm_finetune_bootstrap(run);
+  const char *unit = wm_config_string(run->config, "bootstrap.unit");
+  uint64_t h = wm_hash(unit, strlen(unit), (uint64_t)b.interval);
+  h = wm_hash(&b.resamples, sizeof b.resamples, h);
+  h = wm_hash(&b.seed, sizeof b.seed, h);
+  h = wm_hash(&b.confidence, sizeof b.confidence, h);
+  wm_hash_text(h, text);
+}
+
 /* --- tables -------------------------------------------------------------------------------------
  */
 
@@ -198,6 +208,8 @@ static wm_status_t describe(const wm_finetune_t *f, wm_h5_t *file, wm_error_t *e
   WM_TRY(wm_stage_describe(&f->inputs, file, "finetune", f->key, err));
   WM_TRY(wm_h5_set_string(file, "/", "plan", wm_plan_name(f->settings.kind), err));
   WM_TRY(wm_h5_set_string(file, "/", "chain", chain, err));
+  wm_finetune_statistics(f->run, chain);
+  WM_TRY(wm_h5_set_string(file, "/", "bootstrap_key", chain, err));
   WM_TRY(wm_h5_set_string(file, "/", "bootstrap_interval",
                           wm_interval_name(wm_finetune_bootstrap(f->run).interval), err));
   WM_TRY(wm_h5_set_string(file, "/", "train_corpus", wm_data_info(f->data)->corpus, err));

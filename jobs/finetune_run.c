@@ -148,21 +148,22 @@ static wm_status_t keep_if_due(wm_finetune_t *f, wm_error_t *err) {
   const int64_t every = wm_config_int(c, "finetune.checkpoint_steps");
   const double now = wm_seconds();
   const int64_t before = f->kept_step > 0 ? f->kept_step : 0;
-  int64_t wishes[2] = {wm_stop_requested(), 0};
+  int64_t wishes[3] = {wm_stop_requested(), 0, 0};
   if (f->run->comm->rank == 0) { /* by its clock */
-    wishes[0] += limit > 0 && now - f->started >= limit;
+    wishes[2] = limit > 0 && now - f->started >= limit;
     wishes[1] = (interval > 0 && now - f->kept >= interval) ||
                 (every > 0 && f->trajectory.n - before >= every);
   }
-  wm_sum_i64(f->run->comm->world, wishes, 2);
-  if (wishes[0] == 0 && wishes[1] == 0)
+  wm_sum_i64(f->run->comm->world, wishes, 3);
+  if (wishes[0] == 0 && wishes[1] == 0 && wishes[2] == 0)
     return WM_OK;
   wm_status_t status = wm_finetune_keep(f, err);
-  if (status == WM_OK && wishes[0] > 0)
+  if (status == WM_OK && (wishes[0] > 0 || wishes[2] > 0))
     status = wm_fail(err, WM_STOPPED,
-                     "%s: stopped after step %" PRId64 " of %" PRId64
-                     "; the same command goes on from there",
-                     f->stem, f->trajectory.n, f->plan.steps);
+                     "%s: stopped after step %" PRId64 " of %" PRId64 "%s; the same command goes "
+                     "on from there",
+                     f->stem, f->trajectory.n, f->plan.steps,
+                     wishes[2] > 0 ? " by finetune.time_limit" : "");
   return status;
 }
 

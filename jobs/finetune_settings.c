@@ -23,17 +23,43 @@ static int by_cost(const void *a, const void *b) {
   return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
+/* Collective. Is the file a sweep, and of the model that is trained? */
+static wm_status_t check_sweep(const wm_model_t *model, wm_h5_t *file, wm_error_t *err) {
+  char own[WM_HASH_TEXT], *stage = NULL, *of = NULL;
+  wm_status_t status;
+  WM_TRY(wm_h5_get_string(file, "/", "stage", &stage, err));
+  if (strcmp(stage, "sweep") != 0)
+    WM_TRY(wm_fail(err, WM_INPUT,
+                   "%s: is a result of %s; finetune.sweep must be a sweep.h5, of the job sweep",
+                   wm_h5_path(file), stage));
+  WM_TRY(wm_h5_get_string(file, "/", "model_fingerprint", &of, err));
+  wm_hash_text(wm_model_fingerprint(model), own);
+  if (strcmp(of, own) != 0)
+    status = wm_fail(err, WM_INPUT,
+                     "%s: its costs are of another model than model.path's; see finetune.sweep",
+                     wm_h5_path(file));
+cleanup:
+  free(stage);
+  free(of);
+  return status;
+}
+
 /* Collective. Costs of layers changed alone and everywhere, from a sweep's losses; NaN: unknown.
  * costs: [n_layers]. */
-static wm_status_t read_costs(const wm_run_t *run, int64_t n_layers, double *costs,
-                              wm_error_t *err) {
+static wm_status_t read_costs(const wm_run_t *run, const wm_model_t *model, int64_t n_layers,
+                              double *costs, wm_error_t *err) {
   const char *path = wm_config_string(run->config, "finetune.sweep");
   wm_h5_t *file = NULL;
   void *memory = NULL, *losses = NULL;
   int64_t n, zero = 0, dims[2];
   wm_status_t status;
+  if (path[0] == '\0')
+    return wm_fail(err, WM_USAGE,
+                   "finetune.order = \"cheapest\" needs finetune.sweep, a sweep.h5 with the "
+                   "layers' costs");
   WM_TRY(wm_h5_open(run->comm->world, path, &file, err));
   WM_TRY(wm_h5_verify(file, err));
+  WM_TRY(wm_agree(run->comm->world, check_sweep(model, file, err), err));
   WM_TRY(wm_h5_dims(file, "/changes/variant", 1, &n, err));
   WM_TRY(wm_h5_dims(file, "/nll", 2, dims, err));
   status = wm_alloc(&memory, 3 * n, sizeof(int64_t), "a sweep's changes", err);
@@ -62,8 +88,10 @@ cleanup:
 }
 
 /* Collective. order[L] <- all layers, the cheapest first. */
-static wm_status_t order_by_cost(const wm_finetune_t *f, const int64_t *wanted, int64_t n_wanted,
-                                 int64_t n_layers, int64_t *order, wm_error_t *err) {
+static wm_status_t order_by_cost(const wm_finetune_t *f, const wm_model_t *model,
+                                 const int64_t *wanted, int64_t n_wanted, int64_t *order,
+                                 wm_error_t *err) {
+  const int64_t n_layers = wm_model_arch(model)->n_layers;
   void *costs = NULL, *sorted = NULL;
   wm_status_t status = wm_alloc(&costs, n_layers, sizeof(double), "costs", err);
   if (status == WM_OK)
@@ -73,7 +101,7 @@ static wm_status_t order_by_cost(const wm_finetune_t *f, const int64_t *wanted, 
   double *cost = costs;
   for (int64_t i = 0; i < n_layers; i++)
     cost[i] = NAN;
-  WM_TRY(read_costs(f->run, n_layers, cost, err));
+  WM_TRY(read_costs(f->run, model, n_layers, cost, err));
   for (int64_t i = 0; i < n_wanted; i++)
     if (isnan(cost[wanted[i]])) {
       status = wm_fail(err, WM_INPUT,
@@ -121,10 +149,10 @@ wm_status_t wm_finetune_layers(const wm_config_t *c, int64_t n_layers, const int
 }
 
 /* Collective. settings.layers; of a progressive plan in its order. */
-static wm_status_t read_layers(wm_finetune_t *f, const wm_arch_t *arch, bool progressive,
+static wm_status_t read_layers(wm_finetune_t *f, const wm_model_t *model, bool progressive,
                                wm_error_t *err) {
   const wm_config_t *c = f->run->config;
-  const int64_t n_layers = arch->n_layers;
+  const int64_t n_layers = wm_model_arch(model)->n_layers;
   int64_t n;
   void *memory;
   wm_status_t status = wm_alloc(&memory, 2 * n_layers, sizeof(int64_t), "layers", err);
@@ -136,7 +164,7 @@ static wm_status_t read_layers(wm_finetune_t *f, const wm_arch_t *arch, bool pro
     int64_t count;
     const int64_t *given = wm_config_ints(c, "finetune.layers", &count);
     WM_TRY(wm_layer_list("finetune.layers", given, count, n_layers, f->layers, &n, err));
-    WM_TRY(order_by_cost(f, f->layers, n, n_layers, order, err));
+    WM_TRY(order_by_cost(f, model, f->layers, n, order, err));
   }
   status = wm_finetune_layers(c, n_layers, progressive ? order : NULL, f->layers, &n, err);
   WM_TRY(wm_agree(f->run->comm->world, status, err));
@@ -251,6 +279,11 @@ static wm_status_t read_order(wm_finetune_t *f, int64_t tokens, wm_error_t *err)
     o->end = range[1];
   }
   int64_t there = wm_data_order_steps(o), wanted = wm_plan_data_steps(&f->plan);
+  if (f->plan.steps > INT64_MAX / o->sequences / o->length)
+    return wm_fail(err, WM_USAGE,
+                   "finetune: %" PRId64 " steps of %" PRId64 " x %" PRId64
+                   " tokens are more than can be counted",
+                   f->plan.steps, o->sequences, o->length);
   if (there >= wanted)
     return WM_OK;
   if (strcmp(exhausted, "stop") != 0 || there == 0)
@@ -277,6 +310,11 @@ static wm_status_t check(const wm_finetune_t *f, const wm_arch_t *arch, wm_error
                    "finetune.length = %" PRId64 ", but the model takes at most %" PRId64
                    " positions",
                    wm_config_int(c, "finetune.length"), arch->max_positions);
+  if (wm_config_bool(c, "finetune.dropout")) {
+    wm_status_t status = wm_arch_check_dropout(wm_config_string(c, "model.path"), arch, err);
+    if (status != WM_OK)
+      return status;
+  }
   return wm_compute_check(wm_compute_of(f->run), err);
 }
 
@@ -288,7 +326,7 @@ wm_status_t wm_finetune_settings(wm_finetune_t *f, const wm_model_t *model, bool
   wm_status_t status;
   WM_TRY(check(f, arch, err));
   WM_TRY(wm_finetune_plan(c, arch, control, &f->settings, &progressive, err));
-  WM_TRY(read_layers(f, arch, progressive, err));
+  WM_TRY(read_layers(f, model, progressive, err));
   WM_TRY(wm_plan_create(&f->settings, &f->plan, err));
   WM_TRY(read_order(f, wm_data_info(f->data)->tokens, err));
   int64_t pass = wm_config_int(c, "finetune.pass_tokens") / f->order.length;
@@ -391,8 +429,10 @@ uint64_t wm_finetune_key(const wm_finetune_t *f) {
     h = wm_text_fingerprint(&f->inputs.text[WM_ROLE_FIT], h);
     h = hash_float(wm_config_float(c, "fit.lambda"), h);
   }
-  for (int64_t i = 0; i < f->n_evaluations; i++)
-    h = wm_text_fingerprint(f->evaluations[i].text, h);
+  for (int64_t i = 0; i < f->n_evaluations; i++) {
+    const char *name = f->evaluations[i].name; /* results have it */
+    h = wm_hash(name, strlen(name), wm_text_fingerprint(f->evaluations[i].text, h));
+  }
   h = hash_int(wm_config_int(c, "finetune.evaluate_every"), h);
   h = hash_int(wm_config_int(c, "finetune.seed"), h);
   h = hash_int(wm_config_bool(c, "finetune.dropout"), h);

@@ -202,7 +202,8 @@ cleanup:
 /* --- reading ------------------------------------------------------------------------------------
  */
 
-/* Collective. Opens generation `g` if it is there, of this run and whole; else *file is NULL. */
+/* Collective. Opens the file of generation `g` if it is there, of this run and whole; else *file is
+ * NULL. *generation: what it says itself, which differs if files were copied or exchanged. */
 static wm_status_t open_checkpoint(wm_finetune_t *f, int64_t g, bool verify, wm_h5_t **file,
                                    int64_t *generation, wm_error_t *err) {
   char path[WM_PATH_SIZE], key[WM_HASH_TEXT], *found = NULL;
@@ -218,7 +219,10 @@ static wm_status_t open_checkpoint(wm_finetune_t *f, int64_t g, bool verify, wm_
   if (status == WM_OK)
     status = wm_h5_get_string(*file, "/", "run_key", &found, &why);
   if (status == WM_OK && strcmp(found, key) != 0)
-    status = wm_fail(&why, WM_INPUT, "%s: is of a run with other settings or inputs", path);
+    status = wm_fail(&why, WM_INPUT,
+                     "%s: is of a run with other settings or inputs, which a checkpoint of this "
+                     "one will replace",
+                     path);
   if (status == WM_OK)
     status = wm_h5_get_int(*file, "/", "generation", generation, &why);
   if (status == WM_OK && verify)
@@ -338,9 +342,9 @@ cleanup:
   return status;
 }
 
-/* Collective. The generation that is newest, whole and of this run; *file is NULL if there is none.
- */
-static wm_status_t open_newest(wm_finetune_t *f, wm_h5_t **file, int64_t *generation,
+/* Collective. The generation that is newest, whole and of this run, and which of the files has it;
+ * *file is NULL if there is none. */
+static wm_status_t open_newest(wm_finetune_t *f, wm_h5_t **file, int64_t *generation, int *place,
                                wm_error_t *err) {
   wm_h5_t *files[GENERATIONS] = {NULL};
   int64_t numbers[GENERATIONS] = {-1, -1};
@@ -356,21 +360,25 @@ static wm_status_t open_newest(wm_finetune_t *f, wm_h5_t **file, int64_t *genera
       wm_h5_close(files[g]);
   *file = best >= 0 && status == WM_OK ? files[best] : NULL;
   *generation = best >= 0 ? numbers[best] : -1;
+  *place = best;
   return status;
 }
 
 wm_status_t wm_finetune_resume(wm_finetune_t *f, bool *resumed, wm_error_t *err) {
   wm_h5_t *file;
   int64_t generation;
+  int place;
   *resumed = false;
-  wm_status_t status = open_newest(f, &file, &generation, err);
+  wm_status_t status = open_newest(f, &file, &generation, &place, err);
   if (status != WM_OK || file == NULL)
     return status;
   status = read_checkpoint(f, file, err);
   wm_h5_close(file);
   if (status != WM_OK)
     return status;
-  f->generation = generation + 1;
+  f->resumed = generation;
+  f->generation = generation + 1; /* and not into the file at hand, where files were exchanged */
+  f->generation += f->generation % GENERATIONS == place;
   f->kept = wm_seconds();
   f->kept_step = f->trajectory.n;
   *resumed = true;
@@ -383,7 +391,7 @@ wm_status_t wm_finetune_resume_phase(wm_finetune_t *f, wm_error_t *err) {
   wm_h5_t *file;
   int64_t generation = -1;
   wm_status_t status = open_checkpoint(f, f->generation - 1, false, &file, &generation, err);
-  if (status == WM_OK && (file == NULL || generation != f->generation - 1))
+  if (status == WM_OK && (file == NULL || generation != f->resumed))
     status = wm_fail(err, WM_INPUT, "%s: a checkpoint is gone that was just read", f->stem);
   WM_TRY(wm_agree(f->run->comm->world, status, err));
   WM_TRY(wm_state_load(f->run->comm, f->training, true, file, err));
@@ -393,10 +401,30 @@ cleanup:
   return status;
 }
 
+/* Collective. Is the file a checkpoint of a run with other settings, which may go on from it? */
+static bool is_of_another_run(const wm_finetune_t *f, const char *path) {
+  char key[WM_HASH_TEXT], *found = NULL;
+  wm_h5_t *file = NULL;
+  wm_error_t ignored = {0};
+  wm_hash_text(f->key, key);
+  bool another = wm_h5_open(f->run->comm->world, path, &file, &ignored) == WM_OK &&
+                 wm_h5_get_string(file, "/", "run_key", &found, &ignored) == WM_OK &&
+                 strcmp(found, key) != 0;
+  free(found);
+  wm_h5_close(file);
+  return another;
+}
+
 void wm_finetune_remove_checkpoints(const wm_finetune_t *f) {
   char path[WM_PATH_SIZE];
   wm_error_t ignored = {0};
-  for (int g = 0; g < GENERATIONS && f->run->comm->rank == 0; g++)
-    if (checkpoint_path(f, g, path, &ignored) == WM_OK)
+  for (int g = 0; g < GENERATIONS; g++) {
+    int there = f->run->comm->rank == 0 && checkpoint_path(f, g, path, &ignored) == WM_OK &&
+                wm_file_exists(path);
+    wm_broadcast(f->run->comm->world, 0, &there, sizeof there);
+    if (!there || checkpoint_path(f, g, path, &ignored) != WM_OK || is_of_another_run(f, path))
+      continue;
+    if (f->run->comm->rank == 0)
       unlink(path);
+  }
 }

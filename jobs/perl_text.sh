@@ -13,8 +13,12 @@ export LC_ALL=C
 source "$(dirname "$0")/setup.sh"
 
 [ $# -eq 2 ] || { echo "usage: perl_text.sh TRAIN TEST" >&2; exit 2; }
+for out in "$@"; do
+  [ ! -d "$out" ] || { echo "perl_text: $out is a directory" >&2; exit 2; }
+done
 work=$(mktemp -d)
-trap 'rm -rf -- "$work"' EXIT
+partial=
+trap 'rm -rf -- "$work"; [ -z "$partial" ] || rm -f -- "$partial"' EXIT
 shopt -s nullglob
 pages=("${WANAMAKER_PERL-}"/*.pod)
 [ ${#pages[@]} -gt 0 ] || pages=(/usr/share/perl/5.*/pod/perl*.pod)
@@ -24,8 +28,9 @@ if [ ${#pages[@]} -lt 8 ]; then
 fi
 [ ${#pages[@]} -ge 8 ] || { echo "perl_text: fewer than 8 manual pages (*.pod) to be found" >&2; exit 3; }
 
-# In an order that is no order of subjects, and the same every time.
-mapfile -t pages < <(printf '%s\n' "${pages[@]}" | shuf --random-source=<(yes))
+# Each page once, by whatever names it is found (Debian's 5.36 is a link to 5.36.0), and without the one
+# that comes with another package; in an order that is no order of subjects, and the same every time.
+mapfile -t pages < <(realpath -- "${pages[@]}" | grep -v '/perldiag[.]pod$' | sort -u | shuf --random-source=<(yes))
 
 # A formatting code is a capital before an angle bracket; the innermost are taken away first. Of a link
 # its text stays, or else the name of the page.
@@ -59,13 +64,15 @@ FNR == 1 { inside = 1 }
 }'
 
 write() { # OUT PAGE...
-  local out=$1 partial
+  local out=$1
   shift
   mkdir -p -- "$(dirname -- "$out")"
   partial=$(mktemp -- "$out.XXXXXX")
   awk "$extract" "$@" >"$partial"
+  [ -s "$partial" ] || { echo "perl_text: no prose in the manual pages for $out" >&2; exit 3; }
   chmod 644 -- "$partial"
   mv -f -- "$partial" "$out"
+  partial=
 }
 train=() tested=()
 for i in "${!pages[@]}"; do

@@ -295,7 +295,7 @@ static void tell_end(const wm_comm_t *comm, wm_status_t status, const wm_error_t
   if (status == WM_STOPPED)
     fprintf(stderr,
             "wanamaker: stopped on request (%s); submit the same command again to continue (%s)\n",
-            wm_stop_reason(), err->message);
+            code != 0 ? wm_stop_reason() : "limit of time", err->message);
   else
     fprintf(stderr, "wanamaker: %s: %s\n", wm_status_name(status), err->message);
 }

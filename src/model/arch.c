@@ -5,6 +5,7 @@
 #include "wanamaker/base/mem.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -242,6 +243,30 @@ wm_status_t wm_arch_read(const char *dir, wm_arch_t *out, wm_error_t *err) {
   json_decref(config);
   free(path);
   return status;
+}
+
+wm_status_t wm_arch_check_dropout(const char *dir, const wm_arch_t *arch, wm_error_t *err) {
+  static const size_t rates[] = {offsetof(wm_arch_t, drop_embedding),
+                                 offsetof(wm_arch_t, drop_attention),
+                                 offsetof(wm_arch_t, drop_residual)};
+  const int mask = wm_arch_family_mask(arch->family);
+  for (const wm_arch_key_t *k = wm_arch_keys; k->key != NULL; k++)
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+      double rate;
+      if (k->field != rates[i] || (k->families & mask) == 0)
+        continue;
+      memcpy(&rate, (const char *)arch + k->field, sizeof rate);
+      if (rate >= 0 && rate < 1)
+        continue;
+      char *path = wm_arch_path(dir);
+      wm_fail(err, WM_INPUT,
+              "%s: \"%s\" must be in [0, 1) to train with dropout, but is %g; see "
+              "finetune.dropout",
+              path != NULL ? path : dir, k->key, rate);
+      free(path);
+      return WM_INPUT;
+    }
+  return WM_OK;
 }
 
 static wm_status_t append_name(char **list, const char *name, wm_error_t *err) {

@@ -54,10 +54,14 @@ static wm_status_t declare(wm_model_t *m, const char *dir, const uint64_t *seed,
   WM_TRY(wm_alloc(&memory, m->arch.n_layers, sizeof(wm_layer_t), "layers", err));
   m->layers = memory;
   const double range = m->arch.initializer_range;
-  if (seed != NULL && !(range >= 0 && range <= 1))
-    return wm_fail(err, WM_INPUT,
-                   "%s: \"initializer_range\" must be in [0, 1] for random weights, but is %g", dir,
-                   range);
+  if (seed != NULL && !(range >= 0 && range <= 1)) {
+    char *path = wm_arch_path(dir);
+    status = wm_fail(err, WM_INPUT,
+                     "%s: \"initializer_range\" must be in [0, 1] for random weights, but is %g",
+                     path != NULL ? path : dir, range);
+    free(path);
+    return status;
+  }
   if (seed != NULL)
     wm_weights_open_random(&m->weights, wm_random_of(&m->arch, *seed));
   else

@@ -39,8 +39,10 @@ static uint32_t groups_of(const wm_plan_settings_t *s, wm_plan_kind_t kind) {
   const uint32_t head = 1u << (s->tied_head ? WM_GROUP_TOKENS : WM_GROUP_HEAD);
   const uint32_t inside = 1u << WM_GROUP_ATTENTION | 1u << WM_GROUP_MLP;
   const uint32_t all = (1u << WM_GROUP_COUNT) - 1;
+  if (kind == WM_PLAN_PRETRAIN && s->groups != 0) /* gates begin at random, as all does */
+    return s->groups | 1u << WM_GROUP_GATES;
   if (kind == WM_PLAN_CONTROL_STUDY || kind == WM_PLAN_PRETRAIN)
-    return s->groups != 0 && kind == WM_PLAN_PRETRAIN ? s->groups : all;
+    return all;
   if (s->groups != 0)
     return s->groups;
   if (kind == WM_PLAN_PROGRESSIVE)

@@ -100,6 +100,15 @@ refused 'holds neither tokenizer.json' "a missing tokenizer" 2 export "$out" "ex
 if [ -e "$work/none" ] || [ -e "$work/none.partial" ]; then
   fail "a refused export writes"
 fi
+mkdir "$work/mine.partial"
+echo notes >"$work/mine.partial/notes.txt"
+refused 'mine.partial: is there already and holds what no export wrote' "somebody's directory" 2 export "$out" \
+  "export.dir=$work/mine"
+[ "$(cat "$work/mine.partial/notes.txt")" = notes ] && [ ! -e "$work/mine" ] || fail "somebody's directory is used"
+rm "$work/mine.partial/notes.txt"
+touch "$work/mine.partial/model.safetensors.tmp" "$work/mine.partial/config.json" # a killed export's
+must 1 export "$out" "export.dir=$work/mine"
+[ ! -e "$work/mine/model.safetensors.tmp" ] || fail "a killed export's file is published"
 echo "refusals"
 
 # A fine-tuned model: two layers linear, two steps.
@@ -132,4 +141,6 @@ must 2 export "$out" "export.state=$out/finetune.model.h5" "export.dir=$work/gat
 [ -e "$work/gated/gates.safetensors" ] || fail "no gates beside the checkpoint"
 model=$neox refused 'made with another config.json' "another model's state" 2 export "$out" \
   "export.state=$out/finetune.model.h5" "export.dir=$work/none"
+refused 'finetune.h5: is no model; export.state must be a finetune.model.h5' "a result that is no model" 2 export \
+  "$out" "export.state=$out/finetune.h5" "export.dir=$work/none"
 echo "fine-tuned models"

@@ -12,7 +12,7 @@ run() { # RANKS OUT [SETTING...]
   local ranks=$1 out=$2
   shift 2
   run_job "$ranks" finetune "$out" protocol.kind=stream protocol.window=32 \
-    ranges.evaluation.tokens=[7000,7600] ranges.evaluation_more.tokens=[7600,8000] \
+    ranges.evaluation.tokens=[7000,7600] "ranges.${more:-evaluation_more}.tokens=[7600,8000]" \
     ranges.fit.tokens=[0,1500] ranges.validation.tokens=[4000,4300] bootstrap.resamples=100 \
     "finetune.layers=[2,3]" "finetune.tokens=[10000,30000]" finetune.length=32 finetune.sequences=5 \
     finetune.pass_tokens=64 finetune.steps=8 finetune.layer_steps=3 finetune.gate_steps=5 \
@@ -82,6 +82,10 @@ expect 'linearize, end +8 ' "$one.log" "no evaluation at the end"
 [ ! -e "$one/finetune.checkpoint.0.h5" ] || fail "a checkpoint is left"
 must 1 "$one"
 expect 'finetune: complete for these inputs; skipped' "$one.log" "a second run did something"
+must 1 "$one" -n
+expect 'plan linearize, complete, would be skipped' "$one.log" "a dry run does not know the result"
+more=evaluation_other must 1 "$one" -n
+if grep -q 'would be skipped' "$one.log"; then fail "a result without evaluation_other is complete"; fi
 
 # Ranks: more of them than sequences, too.
 for ranks in 2 3 6; do
@@ -152,6 +156,31 @@ expect 'goes on after step' "$killed.log" "what was killed begins anew"
 same "$whole" "$killed" "killed and resumed"
 echo "killed, stopped and damaged runs end with the same bits"
 
+# Files that change places: the newest is found wherever it lies.
+cp -r "$work/other" "$work/exchanged"
+mv "$work/exchanged/finetune.checkpoint.0.h5" "$work/exchanged/third"
+mv "$work/exchanged/finetune.checkpoint.1.h5" "$work/exchanged/finetune.checkpoint.0.h5"
+mv "$work/exchanged/third" "$work/exchanged/finetune.checkpoint.1.h5"
+code=0
+run 2 "$work/exchanged" finetune.time_limit=1e-9 || code=$?
+[ "$code" -eq 75 ] || { cat "$work/exchanged.log" >&2; fail "exchanged checkpoints end with $code"; }
+expect 'stopped after step 4 of 8 by finetune.time_limit' "$work/exchanged.log" "no word of the limit"
+must 2 "$work/exchanged"
+expect 'goes on after step 4 ' "$work/exchanged.log" "the checkpoint before is not used"
+same "$two" "$work/exchanged" "from exchanged checkpoints"
+
+# A result that is complete leaves the checkpoint of a run with other settings alone.
+code=0
+run 2 "$work/exchanged" finetune.steps=9 finetune.time_limit=1e-9 || code=$?
+[ "$code" -eq 75 ] || { cat "$work/exchanged.log" >&2; fail "another run ends with $code"; }
+must 2 "$work/exchanged" bootstrap.resamples=101
+expect 'complete for these inputs; skipped' "$work/exchanged.log" "the earlier result is not found"
+expect 'are of other settings of bootstrap' "$work/exchanged.log" "no word of older statistics"
+must 2 "$work/exchanged" finetune.steps=9
+expect 'goes on after step 1 of 9' "$work/exchanged.log" "another run's checkpoint is gone"
+must 1 "$work/exchanged" finetune.steps=9
+if grep -q 'of other settings' "$work/exchanged.log"; then fail "statistics of the same settings are told"; fi
+
 must 3 "$work/other"
 expect 'goes on after step 3 ' "$work/other.log" "not resumed on 3 ranks"
 close "$one/finetune.h5" "$work/other/finetune.h5" /steps/loss 8 2e-6 || fail "resumed on 3 ranks"
@@ -174,6 +203,34 @@ run 2 "$work/nan" finetune.rate=1 finetune.schedule=constant finetune.clip=0 fin
 [ "$code" -eq 5 ] || { cat "$work/nan.log" >&2; fail "a loss that is not finite ends with $code"; }
 expect 'not finite in step [0-9]+ .* after [0-9]+ tokens; the last checkpoint is finetune.checkpoint' \
   "$work/nan.log" "no word of step, tokens and checkpoint"
+
+# What can't be meant is refused before anything is computed, by a dry run too.
+refused() { # CODE PATTERN WHAT [SETTING...]
+  local wanted=$1 pattern=$2 what=$3 code=0 ranks
+  shift 3
+  for ranks in 1 2; do
+    code=0
+    run "$ranks" "$work/refused" -n "$@" || code=$?
+    [ "$code" -eq "$wanted" ] || { cat "$work/refused.log" >&2; fail "$what ends with $code"; }
+    expect "$pattern" "$work/refused.log" "no word of $what"
+  done
+}
+fresh "$work/refused"
+refused 2 'nothing trains in phase "linearize".*finetune.train = "mlp"' "a phase that trains nothing" \
+  "finetune.layers=[0,1,2,3,4,5,6,7]" 'finetune.train="mlp"'
+refused 2 'finetune.steps' "a number of steps that nobody does" finetune.steps=9223372036854775807L
+refused 2 '3000000000 steps of 16777216 x 512 tokens are more than can be counted' "too many tokens" \
+  'finetune.plan="progressive"' finetune.layer_steps=1000000000 finetune.steps=1000000000 \
+  finetune.sequences=16777216 finetune.length=512 'finetune.exhausted="wrap"'
+mkdir "$work/dropped"
+ln -s "$model"/*.safetensors "$model"/tokenizer.json "$work/dropped/"
+for rate in 1 -0.25; do
+  sed 's/"attn_pdrop": [0-9.]*/"attn_pdrop": '"$rate/" "$model/config.json" >"$work/dropped/config.json"
+  refused 3 "dropped/config.json: \"attn_pdrop\" must be in \[0, 1\) .* but is $rate" "dropout of $rate" \
+    model.path="$work/dropped"
+done
+run 1 "$work/refused" -n model.path="$work/dropped" finetune.dropout=false ||
+  { cat "$work/refused.log" >&2; fail "a rate of dropout that is not used is refused"; }
 
 # Plans.
 for plan in progressive two_phase control_study; do

@@ -59,6 +59,13 @@ refused() { # CODE PATTERN SWEEP
 }
 refused 3 'has no cost of layer 0 alone' "$work/part/sweep.h5"
 refused 3 'none.h5' "$work/none.h5"
+refused 2 'finetune.order = "cheapest" needs finetune.sweep' '""'
+refused 3 'is a result of finetune; finetune.sweep must be a sweep.h5' "$work/centre/finetune.h5"
+of=$work/of_another
+mkdir "$of"
+model=$(dirname "$model")/demo_gpt_neox run_job 1 run "$of" "${ranges[@]}" report.enabled=false "sweep.joint=()" ||
+  { cat "$of.log" >&2; fail "a sweep of another model"; }
+refused 3 "of_another/sweep.h5: its costs are of another model than model.path's" "$of/sweep.h5"
 "$python" -c "
 import sys
 data = bytearray(open(sys.argv[1], 'rb').read())

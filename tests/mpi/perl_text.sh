@@ -48,3 +48,21 @@ LC_ALL=C sort "$work/train.txt" "$work/test.txt" | diff "$work/expected.txt" -
 WANAMAKER_PERL=$work/pods bash "$root/jobs/perl_text.sh" "$work/train2.txt" "$work/test2.txt"
 cmp "$work/train.txt" "$work/train2.txt"
 cmp "$work/test.txt" "$work/test2.txt"
+# A page that has two names, and blanks in names: as before. Nothing is left beside the texts.
+mkdir "$work/with blanks"
+mv "$work/pods" "$work/with blanks/pods=1"
+ln -s page3.pod "$work/with blanks/pods=1/again.pod"
+(cd "$work/with blanks" && WANAMAKER_PERL=pods=1 bash "$root/jobs/perl_text.sh" "a train.txt" "a test.txt")
+cmp <(LC_ALL=C sort "$work/train.txt" "$work/test.txt") \
+  <(LC_ALL=C sort "$work/with blanks/a train.txt" "$work/with blanks/a test.txt")
+[ "$(find "$work/with blanks" -maxdepth 1 -type f | wc -l)" -eq 2 ]
+# Pages without prose, a directory in the place of a text: earlier texts stay.
+for i in $(seq 8); do echo "=head1 Nothing" >"$work/empty$i.pod"; done
+code=0
+WANAMAKER_PERL=$work bash "$root/jobs/perl_text.sh" "$work/train.txt" "$work/test.txt" 2>"$work/log" || code=$?
+[ "$code" -eq 3 ] && grep -q "no prose in the manual pages for $work/train.txt" "$work/log"
+code=0
+bash "$root/jobs/perl_text.sh" "$work/train.txt" "$work/with blanks" 2>"$work/log" || code=$?
+[ "$code" -eq 2 ] && grep -q 'with blanks is a directory' "$work/log"
+cmp "$work/train.txt" "$work/train2.txt"
+[ -z "$(find "$work" -name '*.txt.*')" ]

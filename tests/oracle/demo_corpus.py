@@ -35,12 +35,12 @@ def unpack(package, cache):
     target = os.path.join(cache, package)
     if not os.path.isdir(target):
         os.makedirs(cache, exist_ok=True)
-        for stale in glob.glob(os.path.join(cache, package + "_*.deb")):
+        for stale in glob.glob(os.path.join(glob.escape(cache), package + "_*.deb")):
             os.remove(stale)
         subprocess.run(["apt-get", "-q", "-o", "APT::Sandbox::User=", "download", package], cwd=cache, check=True,
                        stdout=subprocess.DEVNULL)
-        subprocess.run(["dpkg-deb", "-x", glob.glob(os.path.join(cache, package + "_*.deb"))[0], target + ".tmp"],
-                       check=True)
+        deb = glob.glob(os.path.join(glob.escape(cache), package + "_*.deb"))[0]
+        subprocess.run(["dpkg-deb", "-x", deb, target + ".tmp"], check=True)
         os.rename(target + ".tmp", target)
     return target
 
@@ -49,7 +49,7 @@ def versions(cache):
     """{package: version} of what unpack() downloaded."""
     found = {}
     for package in PACKAGES:
-        deb = glob.glob(os.path.join(cache, package + "_*.deb"))[0]
+        deb = glob.glob(os.path.join(glob.escape(cache), package + "_*.deb"))[0]
         found[package] = subprocess.run(["dpkg-deb", "-f", deb, "Version"], check=True, capture_output=True,
                                         text=True).stdout.strip()
     return found
@@ -199,6 +199,9 @@ def main():
     p.add_argument("--megabytes", type=float, default=20)
     p.add_argument("--cache")
     o = p.parse_args()
+    if not 0 < o.megabytes < 1e6:
+        p.error(f"--megabytes {o.megabytes}: must be above 0 and below a million")
+    os.makedirs(os.path.dirname(os.path.abspath(o.out)), exist_ok=True)
     cache = o.cache or os.path.join(os.path.dirname(os.path.abspath(o.out)), "packages")
     _, training = load(cache)
     with open(o.out + ".partial", "w", encoding="utf-8", newline="\n") as file:

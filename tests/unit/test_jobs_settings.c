@@ -90,6 +90,17 @@ static void check_finetune(const wm_config_t *c, const char *name) {
   free(output);
 }
 
+/* Trainings of the demo's model, by jobs/finetune_demo.sh and by hand. */
+static void check_training_demo(const wm_config_t *c, const char *name) {
+  char *output = wm_format("results/%s", name);
+  assert_string_equal(wm_config_string(c, "model.path"), "tests/data/demo_gpt2");
+  assert_ptr_equal(strstr(wm_config_string(c, "output.dir"), output),
+                   wm_config_string(c, "output.dir"));
+  assert_string_equal(wm_config_string(c, "finetune.corpus"), "train");
+  assert_string_not_equal(wm_config_string(c, "ranges.evaluation.corpus"), "train");
+  free(output);
+}
+
 /* Reads configs/FILE. The demos' scripts give paths on the command line. */
 static void check_file(const char *dir, const char *file) {
   static const char *const demo[] = {"model.path=m", "corpora.demo.path=p"};
@@ -101,7 +112,9 @@ static void check_file(const char *dir, const char *file) {
   const unsigned jobs = is_probe ? WM_JOB_PROBE : WM_JOB_RUN | WM_JOB_FINETUNE;
   if (wm_config_read(wm_settings, path, demo, overrides, jobs, &c, &err) != WM_OK)
     fail_msg("%s", err.message);
-  if (strncmp(file, "finetune", 8) == 0)
+  if (strcmp(file, "finetune_demo.cfg") == 0 || strcmp(file, "pretrain_demo.cfg") == 0)
+    check_training_demo(c, name);
+  else if (strncmp(file, "finetune", 8) == 0)
     check_finetune(c, name);
   else if (!is_demo)
     check_published(c, name);

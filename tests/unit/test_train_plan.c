@@ -107,6 +107,24 @@ static void test_controls(void **state) {
   wm_plan_destroy(&plan);
 }
 
+/* Gates that were drawn at random train whatever groups are named beside them. */
+static void test_pretrain(void **state) {
+  (void)state;
+  const uint32_t gates = 1u << WM_GROUP_GATES;
+  wm_plan_settings_t s = settings(WM_PLAN_PRETRAIN, WM_PLAN_LINEARIZE);
+  wm_plan_t plan;
+  wm_error_t err = {0};
+  s.gated = true;
+  s.groups = inside;
+  assert_int_equal(wm_plan_create(&s, &plan, &err), WM_OK);
+  check_phase(&plan.phases[0], "fgggf", 0, 100, 0, inside | gates);
+  wm_plan_destroy(&plan);
+  s.groups = 0;
+  assert_int_equal(wm_plan_create(&s, &plan, &err), WM_OK);
+  check_phase(&plan.phases[0], "fgggf", 0, 100, 0, (1u << WM_GROUP_COUNT) - 1);
+  wm_plan_destroy(&plan);
+}
+
 static void test_centre_outward(void **state) {
   (void)state;
   static const int64_t even[] = {12, 11, 13, 10, 14}, odd[] = {2, 1, 3, 0, 4};
@@ -147,9 +165,10 @@ static void test_refusals(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_linearize),      cmocka_unit_test(test_progressive),
-      cmocka_unit_test(test_two_phase),      cmocka_unit_test(test_controls),
-      cmocka_unit_test(test_centre_outward), cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_pretrain),    cmocka_unit_test(test_linearize),
+      cmocka_unit_test(test_progressive), cmocka_unit_test(test_two_phase),
+      cmocka_unit_test(test_controls),    cmocka_unit_test(test_centre_outward),
+      cmocka_unit_test(test_refusals),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,10 @@ wm_status_t wm_arch_read(const char *dir, wm_arch_t *out, wm_error_t *err);
 /* Path of the file that wm_arch_read reads; free(). NULL when memory is exhausted. */
 char *wm_arch_path(const char *dir);
 
+/* Not collective. WM_INPUT, naming file and key, unless every rate of dropout is in [0, 1).
+ * wm_arch_read takes any: only training with dropout uses them. */
+wm_status_t wm_arch_check_dropout(const char *dir, const wm_arch_t *arch, wm_error_t *err);
+
 /* Not collective. Names, separated by ", ", of the keys of dir/config.json that are neither
  * understood nor known to change no number; *out is a heap string, empty when there are none. */
 wm_status_t wm_arch_unknown_keys(const char *dir, char **out, wm_error_t *err);
