@@ -235,7 +235,7 @@ static void embeddings_backward(wm_training_t *t, const wm_pass_t *pass) {
 wm_status_t wm_training_accumulate(wm_training_t *t, const wm_training_batch_t *batch,
                                    const wm_training_hook_t *hook, wm_training_result_t *result,
                                    wm_error_t *err) {
-  const wm_pass_t pass = {.batch = batch, .dropout = true};
+  const wm_pass_t pass = {.batch = batch, .dropout = true, .hook = hook};
   int64_t layers = t->model->arch.n_layers;
   wm_status_t status;
   WM_TRY(check_batch(t, batch, err));

@@ -50,6 +50,11 @@ static void activation_backward(const wm_training_t *t, const wm_dense_t *up, co
                   12.0 * (double)(rows * up->out));
 }
 
+static void go_between(const wm_pass_t *pass) {
+  if (pass->hook != NULL && pass->hook->between != NULL)
+    pass->hook->between(pass->hook->context);
+}
+
 /* From the gradient dy of the MLP's output (after dropout; overwritten) to its parameters' and, if
  * needed, to dx. */
 static wm_status_t mlp_backward(wm_training_t *t, int64_t layer, const wm_pass_t *pass,
@@ -67,7 +72,9 @@ static wm_status_t mlp_backward(wm_training_t *t, int64_t layer, const wm_pass_t
     wm_training_activate(t, l->up.dense, saved->pre, rows);
   WM_TRY(wm_dense_pass_backward(t, &l->down, batch, b->hidden, dy, b->dhidden, err));
   activation_backward(t, l->up.dense, saved->pre, rows);
+  go_between(pass);
   WM_TRY(wm_dense_pass_backward(t, &l->up, batch, b->x, b->dhidden, need_dx ? b->dx : NULL, err));
+  go_between(pass);
 cleanup:
   return status;
 }
@@ -154,6 +161,7 @@ static wm_status_t attention_backward(wm_training_t *t, int64_t layer, const wm_
   wm_status_t status;
   wm_training_drop(t, pass, layer, WM_DROP_PROJECTED, dy);
   WM_TRY(wm_dense_pass_backward(t, &l->project, batch, saved->attended, dy, b->dx, err));
+  go_between(pass);
   const wm_attention_dropout_t dropout = {wm_training_dropout(t, pass, layer, WM_DROP_ATTENTION),
                                           pass->batch->sequences, m->arch.max_positions};
   double start = wm_profile_start(m->profile);
@@ -162,6 +170,7 @@ static wm_status_t attention_backward(wm_training_t *t, int64_t layer, const wm_
                         b->dqkv);
   wm_profile_stop(m->profile, WM_KERNEL_ATTENTION_BACKWARD, start,
                   2 * wm_training_attention_flops(t, batch), 0);
+  go_between(pass);
   start = wm_profile_start(m->profile);
   if (m->rotary.dims > 0) {
     wm_rotary_backward(&m->rotary, &layout, b->positions, rows, b->dqkv);

@@ -120,6 +120,7 @@ typedef struct {
   const wm_training_batch_t *batch;
   bool dropout; /* evaluation has none */
   bool hard;    /* gates decide */
+  const wm_training_hook_t *hook;
 } wm_pass_t;
 
 /* training_parameters.c */

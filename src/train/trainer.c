@@ -140,7 +140,8 @@ void wm_trainer_free(wm_trainer_t *t) {
 
 int64_t wm_trainer_bytes(int64_t elements, int ranks) {
   int64_t shard = (elements + ranks - 1) / ranks;
-  return (elements + (ranks > 1 ? 3 : 2) * shard) * (int64_t)sizeof(float);
+  return (elements + (ranks > 1 ? 3 : 2) * shard) * (int64_t)sizeof(float) +
+         wm_shards_bytes(elements, ranks);
 }
 
 /* --- gradients ----------------------------------------------------------------------------------
@@ -151,9 +152,18 @@ static wm_status_t reduce_segment(void *context, int64_t segment, float *gradien
                                   wm_error_t *err) {
   wm_trainer_t *t = context;
   (void)gradients, (void)count, (void)err;
+  const double start = wm_profile_start(wm_training_profile(t->training));
   wm_shards_reduce(t->shards, segment, t->gradients, t->own);
+  wm_profile_stop(wm_training_profile(t->training), WM_KERNEL_REDUCE, start, 0, 0);
   t->segment = segment + 1;
   return WM_OK;
+}
+
+static void let_messages_go_on(void *context) {
+  wm_trainer_t *t = context;
+  const double start = wm_profile_start(wm_training_profile(t->training));
+  wm_shards_poke(t->shards);
+  wm_profile_stop(wm_training_profile(t->training), WM_KERNEL_REDUCE, start, 0, 0);
 }
 
 /* One pass over n of this rank's sequences from number `first` of them. */
@@ -175,7 +185,7 @@ static wm_status_t run_pass(wm_trainer_t *t, const wm_trainer_step_t *step, int6
                                      .nll_scale = 1 / predicted,
                                      .gate_scale =
                                          step->penalty / (double)(o->sequences * o->length)};
-  const wm_training_hook_t hook = {reduce_segment, t};
+  const wm_training_hook_t hook = {reduce_segment, let_messages_go_on, t};
   wm_training_result_t result = {.nll = t->sums + t->numbers[0],
                                  .gate = t->sums + o->sequences + t->numbers[0]};
   return wm_training_accumulate(t->training, &batch, last ? &hook : NULL, &result, err);

@@ -191,7 +191,7 @@ static void batches_do_not_matter(void **state) {
 /* What the hook saw. */
 typedef struct {
   wm_training_t *training;
-  int64_t next, floats;
+  int64_t next, floats, pauses;
   float *seen;
 } hook_t;
 
@@ -210,6 +210,11 @@ static wm_status_t see(void *context, int64_t segment, float *gradients, int64_t
   return WM_OK;
 }
 
+static void pause_between(void *context) {
+  hook_t *h = context;
+  h->pauses++;
+}
+
 static wm_status_t refuse(void *context, int64_t segment, float *gradients, int64_t count,
                           wm_error_t *err) {
   (void)context, (void)gradients, (void)count;
@@ -226,10 +231,11 @@ static void hook_sees_final_gradients(void **state) {
     wm_error_t err = {0};
     wm_training_gradients(t.training, &count);
     hook_t h = {.training = t.training, .seen = array(count, sizeof(float))};
-    const wm_training_hook_t hook = {see, &h}, stop = {refuse, NULL};
+    const wm_training_hook_t hook = {see, pause_between, &h}, stop = {refuse, NULL, NULL};
     check(wm_training_accumulate(t.training, &b.batch, &hook, &result, &err), &err);
     assert_int_equal(h.next, wm_training_segments(t.training));
     assert_int_equal(h.floats, count);
+    assert_true(h.pauses >= wm_model_arch(t.model)->n_layers);
     same_gradients(t.training, h.seen, count);
     assert_int_equal(wm_training_accumulate(t.training, &b.batch, &stop, &result, &err),
                      WM_NUMERICAL);

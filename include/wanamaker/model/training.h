@@ -112,11 +112,14 @@ typedef struct {
   float *gradient; /* in wm_training_gradients; NULL: frozen */
 } wm_parameter_t;
 
-/* Called when the gradients of a segment will not change any more in this call. `gradients`: the
- * segment's part, `count` floats of it (may be 0). */
+/* finished: called when the gradients of a segment will not change any more in this call.
+ * `gradients`: the segment's part, `count` floats of it (may be 0).
+ * between: called between products of the backward pass, for messages that need it to go on; or
+ * NULL. */
 typedef struct {
   wm_status_t (*finished)(void *context, int64_t segment, float *gradients, int64_t count,
                           wm_error_t *err);
+  void (*between)(void *context);
   void *context;
 } wm_training_hook_t;
 

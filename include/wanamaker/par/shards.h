@@ -3,16 +3,22 @@
  * the parameters goes back to everyone (all-gather).
  *
  * The array consists of segments (training.h), which are cut into pieces of bounded size; every
- * piece is shared out among all ranks in the order of their nodes, so that the parts of a node's
- * ranks are neighbours. A rank's *shard* is its parts of all pieces, one behind the other:
+ * piece is shared out among all ranks. A rank's *shard* is its parts of all pieces, one behind the
+ * other:
  *
  *   array   | segment 0 | segment 1                   | ...
  *   pieces  | 0         | 1            | 2            | ...
  *   owners  |r0 |r1 |r2 |r0  |r1  |r2  |r0  |r1  |r2  |
  *   shard of r1:  [part of piece 0 | of piece 1 | of piece 2 | ...]
  *
+ * Sums are taken in two steps, so that every element leaves a node once: ranks of a node exchange
+ * what belongs to the same *column*, then the nodes' sums go to the owners. Rank j of a node is of
+ * column j modulo the number of columns, which is that of the ranks of the smallest node; owners of
+ * a column are neighbours, in the order of their nodes. A few pieces are on their way at a time,
+ * which bounds the memory of messages.
+ *
  * On one rank the shard is the array. Sums are taken in an order that depends on the number of
- * ranks and nodes alone. */
+ * ranks and nodes alone: by the ranks' numbers in a node, then by nodes. */
 #ifndef WANAMAKER_PAR_SHARDS_H
 #define WANAMAKER_PAR_SHARDS_H
 
@@ -25,18 +31,21 @@ typedef struct wm_shards wm_shards_t;
 
 typedef struct {
   int64_t segment;
-  int64_t first, count;           /* of the array */
-  int64_t own_first, own_count;   /* this rank's part of it, in the array */
-  int64_t own_place;              /* where that lies in the shard */
-  int64_t node_first, node_count; /* parts of this node's ranks, in the array */
+  int64_t first, count;         /* of the array */
+  int64_t own_first, own_count; /* this rank's part of it, in the array */
+  int64_t own_place;            /* where that lies in the shard */
 } wm_shards_piece_t;
 
 /* Collective over comm->world (borrowed). counts[n]: elements of the segments, equal on all ranks.
- * piece: most elements of a piece; 0: 2^24. */
+ * piece: most elements of a piece; 0: 2^22. */
 wm_status_t wm_shards_create(const wm_comm_t *comm, const int64_t *counts, int64_t n, int64_t piece,
                              wm_shards_t **out, wm_error_t *err);
 /* Collective. NULL is allowed. */
 void wm_shards_free(wm_shards_t *shards);
+
+/* Bytes at most that a rank's messages need on their way, with pieces of the default size and nodes
+ * of equal numbers of ranks. */
+int64_t wm_shards_bytes(int64_t elements, int ranks);
 
 /* Elements of this rank's shard, and the pieces in order. */
 int64_t wm_shards_own(const wm_shards_t *shards);
@@ -47,10 +56,11 @@ const wm_shards_piece_t *wm_shards_piece(const wm_shards_t *shards, int64_t inde
  * all ranks' arrays into their owners' shards. array: the whole one; shard: [wm_shards_own]. Both
  * may not be touched until wm_shards_wait. On one rank nothing is done: the sum is the array. */
 void wm_shards_reduce(wm_shards_t *shards, int64_t segment, const float *array, float *shard);
-/* Not collective. Lets messages go on; to be called now and then between. */
+/* Not collective. Lets sums that were begun go on; to be called often while other work is done:
+ * messages need it to start and to arrive. */
 void wm_shards_poke(wm_shards_t *shards);
 /* Collective. Waits for all sums that were begun; returns the seconds that this rank has spent in
- * messages of theirs: beginning them, letting them go on and waiting. */
+ * sums: beginning them, letting them go on, adding and waiting. All segments have been begun. */
 double wm_shards_wait(wm_shards_t *shards);
 
 /* Copies between elements of the array, wherever they lie, and a buffer. Not collective. */
