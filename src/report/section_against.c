@@ -6,17 +6,18 @@
 /* ---- in words -------------------------------------------------------------------------------- */
 
 static const char *in_words(wm_standing_t standing) {
-  return standing == WM_SAME       ? "cannot be told apart from its control"
-         : standing == WM_UNJUDGED ? "cannot be judged against its control"
-                                   : wm_standing_name(standing);
+  static const char *const words[] = {[WM_BETTER] = "is better than its control",
+                                      [WM_WORSE] = "is worse than its control",
+                                      [WM_SAME] = "cannot be told apart from its control",
+                                      [WM_UNJUDGED] = "cannot be judged against its control"};
+  return words[standing];
 }
 
 void wm_page_standing(wm_page_t *page, const wm_results_t *r) {
   wm_against_t a;
   if (!wm_against_evaluation(r, &a))
     return;
-  wm_page_raw(page, " <strong>At equal tokens the plan %s%s</strong>: ",
-              a.standing == WM_BETTER || a.standing == WM_WORSE ? "is " : "", in_words(a.standing));
+  wm_page_raw(page, " <strong>At equal tokens the plan %s</strong>: ", in_words(a.standing));
   wm_page_number(page, "against_change_pct", a.delta, 2);
   wm_page_raw(page, "&#160;%% of perplexity (");
   wm_page_number(page, "against_low_pct", a.low, 2);
@@ -27,8 +28,7 @@ void wm_page_standing(wm_page_t *page, const wm_results_t *r) {
 
 static void put_verdict(wm_page_t *page, const wm_results_t *r, const wm_against_t *a) {
   const wm_attributes_t *own = &r->files[WM_FILE_COMPARE].attributes;
-  wm_page_raw(page, "<p>On the evaluation range the plan <strong>%s%s</strong>. Both have seen ",
-              a->standing == WM_BETTER || a->standing == WM_WORSE ? "is " : "",
+  wm_page_raw(page, "<p>On the evaluation range the plan <strong>%s</strong>. Both have seen ",
               in_words(a->standing));
   wm_page_number(page, "against_tokens", wm_attribute_number(own, "tokens_seen"), 0);
   wm_page_raw(page, " tokens, the same in one order, and end with a perplexity of ");

@@ -1,7 +1,7 @@
 """The study's procedure in Python and PyTorch, timed: what the program's speed is compared with.
 
     study_procedure.py --config configs/models/gpt2-medium.json [--layers 2 12 21] [--tokens tokens.main.stream.h5]
-                       [--fraction 0.1] [--threads 2] [--json out.json]
+                       [--fraction 0.1] [--threads 2] [--head all|softmax] [--json out.json]
     study_procedure.py --model MODEL_DIR ...
 
 For each chosen layer it does what the study does, one sequence at a time, each pass through the whole model:
@@ -10,8 +10,8 @@ For each chosen layer it does what the study does, one sequence at a time, each 
   delta     25 000 tokens, three passes: MLP inputs, losses of the full model, losses with the surrogate (256 a sequence)
   gates     four gates (linear; PCA to 2b components, b = 1, 3, 6), each fitted by scikit-learn's L-BFGS; each evaluated in
             three passes of 12 000 tokens: full model, surrogate, routed
-that is, 10 + 12 + 25 x 3 + 12 x 12 = 241 thousand tokens a layer. Losses take the logits in float32 and the
-log-softmax in float64. Nothing is shared between layers, or between the passes of a layer.
+that is, 10 + 12 + 25 x 3 + 12 x 12 = 241 thousand tokens a layer. Losses take the whole head, its product with the
+vocabulary and the log-softmax, in float64; with --head softmax the product is float32. Nothing is shared between layers, or between the passes of a layer.
 
 Extrapolation: all layers = number of layers x mean over the chosen ones (every pass runs all layers, so layers differ in
 the solvers' time only: the spread is printed). With --fraction f every pass has f times the tokens and its time, the
@@ -53,11 +53,21 @@ def cut(ids, window):
     return [ids[i:i + window] for i in range(0, len(ids), window) if len(ids[i:i + window]) > 1]
 
 
+class Head:
+    """weight: the head's in float64; None: its product is the model's own, in float32."""
+
+    weight = None
+
+
 @torch.no_grad()
 def losses(model, windows):
     out = []
     for ids in windows:
-        logits = model(torch.from_numpy(ids)[None]).logits[0, :-1]
+        inputs = torch.from_numpy(ids)[None]
+        if Head.weight is None:
+            logits = model(inputs).logits[0, :-1]
+        else:
+            logits = model.base_model(inputs).last_hidden_state[0, :-1].double() @ Head.weight.T
         logp = torch.log_softmax(logits.double(), dim=-1)
         out.append(-logp.gather(1, torch.from_numpy(ids[1:])[:, None])[:, 0].numpy())
     return np.concatenate(out)
@@ -186,6 +196,7 @@ def report(o, model, clocks, found):
     totals, out = [sum(c.seconds.values()) / o.fraction for c in clocks], {}
     solvers = [(c.seconds["fit, SVD"] + c.seconds["gates, fit"]) / o.fraction for c in clocks]
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {o.fraction:g} of the study's tokens, "
+          f"{'head' if o.head == 'all' else 'log-softmax'} in float64, "
           f"layers {', '.join(str(f['layer']) for f in found)} of {n_layers}")
     print(f"{'phase':<14} {'s a layer':>10} {'tokens/s':>9}   (scaled to all of the study's tokens)")
     for phase in clocks[0].seconds:
@@ -197,7 +208,7 @@ def report(o, model, clocks, found):
     mean = sum(totals) / len(totals)
     print(f"a layer: {mean:.1f} s (from {min(totals):.1f} to {max(totals):.1f}), solvers {100 * sum(solvers) / sum(totals):.1f} %")
     print(f"all {n_layers} layers, extrapolated: {n_layers * mean:.0f} s")
-    out.update({"torch": torch.__version__, "threads": torch.get_num_threads(), "fraction": o.fraction, "layers": found,
+    out.update({"torch": torch.__version__, "threads": torch.get_num_threads(), "fraction": o.fraction, "head": o.head, "layers": found,
                 "seconds_per_layer": mean, "seconds_all_layers": n_layers * mean, "tokens_per_layer": FIT + EVALUATION +
                 3 * GATES + 3 * len(GATE_KINDS) * EVALUATION})
     if o.json:
@@ -215,6 +226,7 @@ def main():
     parser.add_argument("--fraction", type=float, default=1.0)
     parser.add_argument("--window", type=int, default=512)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--head", choices=["all", "softmax"], default="all", help="what of the head is in float64")
     parser.add_argument("--warmup", type=int, default=512)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json")
@@ -225,6 +237,8 @@ def main():
         parser.error("--fraction lies in (0, 1]")
     torch.set_num_threads(o.threads)
     model = load(o)
+    if o.head == "all":
+        Head.weight = model.get_output_embeddings().weight.detach().double()
     o.window = min(o.window, model.config.max_position_embeddings)
     ids = read_ids(o, model.config.vocab_size)
     layers = o.layers or [len(mlps(model)) // 2]
