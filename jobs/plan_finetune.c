@@ -4,6 +4,7 @@
 #include "plan_stages.h"
 #include "wanamaker/base/mem.h"
 #include "wanamaker/train/cost.h"
+#include "wanamaker/train/trainer.h"
 
 #include <math.h>
 #include <string.h>
@@ -154,8 +155,7 @@ static wm_status_t add_phase(training_t *t, int64_t index, wm_error_t *err) {
   return status;
 }
 
-/* Bytes that a node's ranks hold: weights once, gradients each, shares of the moments, activations.
- */
+/* Bytes that a node's ranks hold: weights once, what training keeps of all of them, activations. */
 static double memory_of(const training_t *t) {
   const wm_arch_t *a = t->shape.arch;
   const wm_config_t *c = t->at->run->config;
@@ -164,8 +164,8 @@ static double memory_of(const training_t *t) {
   const double rows = (double)wm_config_int(c, "finetune.pass_tokens");
   const double pass = rows * ((double)a->n_layers * kept + 12 * d + 2 * f) * 4 +
                       (double)(t->shape.tile_rows * a->vocab_size) * 4;
-  return weights + (double)t->at->l.ranks * (weights + pass) +
-         2 * weights * (double)t->at->l.ranks / ranks_of(t->at);
+  const int64_t trainer = wm_trainer_bytes((int64_t)weights / 4, (int)ranks_of(t->at));
+  return weights + (double)t->at->l.ranks * ((double)trainer + pass);
 }
 
 /* --- plans --------------------------------------------------------------------------------------
