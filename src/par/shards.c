@@ -56,16 +56,21 @@ static bool collects(const wm_shards_t *s) {
 /* --- the arrangement ----------------------------------------------------------------------------
  */
 
+/* Elements of a piece before those of a place. */
+static int64_t before(const wm_shards_t *s, const wm_shards_piece_t *p, int place) {
+  int64_t start, length;
+  if (place == s->comm->size)
+    return p->count;
+  wm_partition(p->count, s->comm->size, place, &start, &length);
+  return start;
+}
+
 /* Elements of the places [from, to) in a piece, which are neighbours. */
 static void parts(const wm_shards_t *s, const wm_shards_piece_t *p, int from, int to,
                   int64_t *first, int64_t *count) {
-  int64_t start = p->count, end = p->count, length;
-  if (from < s->comm->size)
-    wm_partition(p->count, s->comm->size, from, &start, &length);
-  if (to < s->comm->size)
-    wm_partition(p->count, s->comm->size, to, &end, &length);
+  const int64_t start = before(s, p, from);
   *first = p->first + start;
-  *count = end - start;
+  *count = before(s, p, to) - start;
 }
 
 static void part_of_column(const wm_shards_t *s, const wm_shards_piece_t *p, int column,
