@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What must hold on two nodes (two_nodes.sh): the queue's tests over a network, with the latency of a fetch beside a
-# busy owner; equal results for any number of ranks; a node that is cut off ends the run, and its ranks, in time.
+# busy owner; sums of gradients and training steps; equal results for any number of ranks; a node that is cut off ends
+# the run, and its ranks, in time.
 #   check.sh BUILD_DIR
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,6 +27,16 @@ echo "== parts of a sweep and of a fit =="
 WM_TEST_WORK=$build WM_TEST_DATA=$here/../data bash "$nodes" srun -N2 -n3 \
   "$build/tests/test_measure_parts" 2>&1 | tee "$build/two_nodes.log" | grep -E 'FAILED|kept|runs;' || true
 [ "$(grep -c '  PASSED  ' "$build/two_nodes.log")" -eq 3 ] && ! grep -q FAILED "$build/two_nodes.log" || fail "parts"
+
+for ranks in 3 4; do
+  for what in par_shards train_trainer; do
+    echo "== $what, $ranks ranks on two nodes =="
+    (cd "$build" && WM_TEST_DATA=$here/../data bash "$nodes" srun -N2 -n "$ranks" "$build/tests/test_$what") 2>&1 |
+      tee "$build/two_nodes.log" | grep -E 'FAILED|rank [0-9]+:' || true
+    [ "$(grep -c '  PASSED  ' "$build/two_nodes.log")" -eq "$ranks" ] && ! grep -q FAILED "$build/two_nodes.log" ||
+      fail "$what on $ranks ranks"
+  done
+done
 
 echo "== the program =="
 mkdir -p "$build/two_nodes"
