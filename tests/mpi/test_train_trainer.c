@@ -324,8 +324,11 @@ static void test_data_comes_in_its_order(void **state) {
 /* --- start --------------------------------------------------------------------------------------
  */
 
+/* Two that are made up, or those that there are. */
 static void make_nodes(void) {
-  const int count = comm->size > 1 ? 2 : 1, index = comm->rank % count;
+  const bool real = comm->node_count > 1;
+  const int count = real ? comm->node_count : comm->size > 1 ? 2 : 1;
+  const int index = real ? comm->node_index : comm->rank % count;
   nodes = *comm;
   nodes.node_index = index;
   nodes.node_count = count;
