@@ -139,8 +139,8 @@ static wm_status_t reserve_flights(wm_shards_t *s, wm_error_t *err) {
   wm_status_t status;
   part_of_column(s, &p, s->column, &first, &whole);
   parts(s, &p, s->place, s->place + 1, &first, &own);
-  const int64_t within = collects(s) ? (c->node_size - 1) * (whole + 1) : 0;
-  const int64_t between = c->node_count > 1 ? c->node_count * (own + 1) : 0;
+  const int64_t within = collects(s) ? (c->node_size - 1) * whole : 0;
+  const int64_t between = c->node_count > 1 ? c->node_count * own : 0;
   for (int k = 0; k < FLIGHTS; k++) {
     flight_t *f = &s->flights[k];
     WM_TRY(wm_alloc(&memory, max(s->columns + c->node_size, column + c->node_count),
@@ -149,7 +149,7 @@ static wm_status_t reserve_flights(wm_shards_t *s, wm_error_t *err) {
     WM_TRY(wm_alloc(&memory, max(within, between), sizeof(float), "received gradients", err));
     f->received = memory;
     if (c->node_count > 1 && c->node_size > 1 && collects(s)) {
-      WM_TRY(wm_alloc(&memory, whole + 1, sizeof(float), "sums of a node", err));
+      WM_TRY(wm_alloc(&memory, whole, sizeof(float), "sums of a node", err));
       f->sum = memory;
     }
   }

@@ -11,7 +11,8 @@ For each chosen layer it does what the study does, one sequence at a time, each 
   gates     four gates (linear; PCA to 2b components, b = 1, 3, 6), each fitted by scikit-learn's L-BFGS; each evaluated in
             three passes of 12 000 tokens: full model, surrogate, routed
 that is, 10 + 12 + 25 x 3 + 12 x 12 = 241 thousand tokens a layer. Losses take the whole head, its product with the
-vocabulary and the log-softmax, in float64; with --head softmax the product is float32. Nothing is shared between layers, or between the passes of a layer.
+vocabulary and the log-softmax, in float64; with --head softmax the product is float32. Nothing is shared between
+layers, or between the passes of a layer.
 
 Extrapolation: all layers = number of layers x mean over the chosen ones (every pass runs all layers, so layers differ in
 the solvers' time only: the spread is printed). With --fraction f every pass has f times the tokens and its time, the
@@ -208,9 +209,9 @@ def report(o, model, clocks, found):
     mean = sum(totals) / len(totals)
     print(f"a layer: {mean:.1f} s (from {min(totals):.1f} to {max(totals):.1f}), solvers {100 * sum(solvers) / sum(totals):.1f} %")
     print(f"all {n_layers} layers, extrapolated: {n_layers * mean:.0f} s")
-    out.update({"torch": torch.__version__, "threads": torch.get_num_threads(), "fraction": o.fraction, "head": o.head, "layers": found,
-                "seconds_per_layer": mean, "seconds_all_layers": n_layers * mean, "tokens_per_layer": FIT + EVALUATION +
-                3 * GATES + 3 * len(GATE_KINDS) * EVALUATION})
+    out.update({"torch": torch.__version__, "threads": torch.get_num_threads(), "fraction": o.fraction, "head": o.head,
+                "layers": found, "seconds_per_layer": mean, "seconds_all_layers": n_layers * mean,
+                "tokens_per_layer": FIT + EVALUATION + 3 * GATES + 3 * len(GATE_KINDS) * EVALUATION})
     if o.json:
         with open(o.json, "w", encoding="utf-8") as file:
             json.dump(out, file, indent=1)
