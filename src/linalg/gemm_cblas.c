@@ -49,6 +49,14 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
+bool wm_gemm_joins(void) {
+  return false;
+}
+
+int64_t wm_gemm_plan_most(const wm_gemm_plan_t *plan) {
+  return plan->rows;
+}
+
 static void run_panel(const wm_gemm_plan_t *plan, const float *x, const float *weight, int first,
                       float *y) {
   int in_out = plan->layout == WM_WEIGHT_IN_OUT;
@@ -64,9 +72,10 @@ int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *plan) {
   return 0;
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
-                             float *y, wm_error_t *err) {
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, int64_t rows, const void *weight,
+                             float *panel, float *y, wm_error_t *err) {
   (void)err;
+  (void)rows; /* the plan's */
   (void)panel;
 #pragma omp parallel
   {

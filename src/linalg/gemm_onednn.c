@@ -19,6 +19,10 @@
  * into memory whose rows are a cache line apart from such a width; for high ones that costs
  * nothing.
  *
+ * Its order of sums does not depend on the height while it copies them. So fixed tiles that are
+ * that high are joined: four of them are 3 to 8 % faster than one after the other, which copy the
+ * weights four times.
+ *
  * Every plan has its own engine and stream: on a CPU an engine holds no resources, oneDNN's cache
  * of compiled primitives is shared between them, and so no global object is needed.
  */
@@ -48,6 +52,10 @@ static bool has_avx512(void) {
 
 int64_t wm_gemm_row_block(void) {
   return has_avx512() ? 16 : 48;
+}
+
+bool wm_gemm_joins(void) {
+  return !has_avx512();
 }
 
 /* Sixes of rows for the kernels that read in place, fours for those that copy: no row is left over.
@@ -254,16 +262,28 @@ void wm_gemm_plan_free(wm_gemm_plan_t *plan) {
   free(plan);
 }
 
+enum { LINE = 16, PANEL_ROWS = 256 }; /* floats; rows of a panel of the weights */
+
+/* The smallest rows and columns with which dnnl_sgemm copies the weights, with a margin. */
+static bool copies(int64_t rows, int64_t cols) {
+  return 1.0 / (double)rows + 1.0 / (double)cols < 0.0036;
+}
+
+int64_t wm_gemm_plan_most(const wm_gemm_plan_t *p) {
+  const int threads = omp_get_max_threads();
+  const int64_t cols = threads <= 2 ? p->out : p->out / threads / LINE * LINE;
+  const bool joined = p->by_columns && !p->by_panels && cols > 0 && copies(p->rows, cols);
+  return joined ? wm_gemm_most_rows(WM_TILES_FIXED, p->rows) : p->rows;
+}
+
 /* Columns first .. first + cols - 1 of Y, on the calling thread if it is one of a team. */
-static dnnl_status_t run_columns(const wm_gemm_plan_t *p, const float *x, const float *weight,
-                                 int64_t first, int64_t cols, float *y) {
+static dnnl_status_t run_columns(const wm_gemm_plan_t *p, const float *x, int64_t rows,
+                                 const float *weight, int64_t first, int64_t cols, float *y) {
   bool in_out = p->layout == WM_WEIGHT_IN_OUT;
-  return dnnl_sgemm('N', in_out ? 'N' : 'T', p->rows, cols, p->in, 1.0f, x, p->in,
+  return dnnl_sgemm('N', in_out ? 'N' : 'T', rows, cols, p->in, 1.0f, x, p->in,
                     weight + (in_out ? first : first * p->in), in_out ? p->out : p->in, 0.0f,
                     y + first, p->out);
 }
-
-enum { LINE = 16, PANEL_ROWS = 256 }; /* floats; rows of a panel of the weights */
 
 int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *p) {
   return p->by_panels ? PANEL_ROWS * (p->out + 2 * LINE * omp_get_max_threads()) : 0;
@@ -292,12 +312,12 @@ static dnnl_status_t run_panels(const wm_gemm_plan_t *p, const float *x, const f
 }
 
 /* Each thread takes a share of the columns, whole cache lines of them. */
-static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, const float *weight,
-                                    float *panel, float *y) {
+static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, int64_t rows,
+                                    const float *weight, float *panel, float *y) {
   int result = dnnl_success;
   if (omp_get_max_threads() <= (p->by_panels ? 1 : 2))
     return p->by_panels ? run_panels(p, x, weight, 0, p->out, panel, y)
-                        : run_columns(p, x, weight, 0, p->out, y);
+                        : run_columns(p, x, rows, weight, 0, p->out, y);
 #pragma omp parallel reduction(max : result)
   {
     int threads = omp_get_max_threads();
@@ -311,22 +331,23 @@ static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, con
       result = (int)run_panels(p, x, weight, begin, length,
                                panel + PANEL_ROWS * (begin + 2 * LINE * omp_get_thread_num()), y);
     else if (length > 0)
-      result = (int)run_columns(p, x, weight, begin, length, y);
+      result = (int)run_columns(p, x, rows, weight, begin, length, y);
     omp_set_num_threads(threads);
   }
   return (dnnl_status_t)result;
 }
 
-wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, const void *weight, float *panel,
-                             float *y, wm_error_t *err) {
+wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, int64_t rows, const void *weight,
+                             float *panel, float *y, wm_error_t *err) {
   wm_status_t status = WM_OK;
+  assert(rows == plan->rows || (rows > plan->rows && rows <= wm_gemm_plan_most(plan)));
   if (plan->by_columns) {
-    DNNL_TRY(run_by_columns(plan, x, weight, panel, y));
+    DNNL_TRY(run_by_columns(plan, x, rows, weight, panel, y));
     return WM_OK;
   }
   if (plan->matmul.primitive != NULL)
     return matmul_run(&plan->matmul, x, weight, y, err);
-  DNNL_TRY(run_columns(plan, x, weight, 0, plan->out, y));
+  DNNL_TRY(run_columns(plan, x, rows, weight, 0, plan->out, y));
 cleanup:
   return status;
 }

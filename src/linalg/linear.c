@@ -28,15 +28,23 @@ int64_t wm_gemm_tile_rows(int64_t rows) {
   return (rows + block - 1) / block * block;
 }
 
+enum { JOINED = 4 }; /* tiles: more gain nothing, and their results leave the cache */
+
+int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile) {
+  return tiles == WM_TILES_FIXED && wm_gemm_joins() ? JOINED * tile : tile;
+}
+
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows) {
-  int64_t block = tiles == WM_TILES_FITTED ? wm_gemm_fitted_block() : tile;
+  int64_t block = tiles == WM_TILES_FITTED         ? wm_gemm_fitted_block()
+                  : wm_gemm_joins() && rows > tile ? wm_gemm_row_block()
+                                                   : tile;
   return (rows + block - 1) / block * block;
 }
 
-int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t rows) {
-  if (tiles == WM_TILES_FIXED || rows <= 0)
+int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows) {
+  if (rows <= 0 || (tiles == WM_TILES_FIXED && most <= tile))
     return tile;
-  int64_t count = (rows + tile - 1) / tile;
+  int64_t count = (rows + most - 1) / most;
   return wm_gemm_padded(tiles, tile, (rows + count - 1) / count);
 }
 
@@ -224,7 +232,13 @@ static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
   return WM_OK;
 }
 
-/* Y of a tile of `height` rows; `weight` as the product reads it. */
+/* Rows that a product may take. */
+static int64_t most_of(const wm_linear_t *l) {
+  return l->tiles == WM_TILES_FIXED && l->compute == WM_COMPUTE_F32 ? wm_gemm_plan_most(l->plan)
+                                                                    : l->tile;
+}
+
+/* Y of `height` rows; `weight` as the product reads it. */
 static wm_status_t run_tile(wm_linear_t *l, const float *x, const void *weight, int64_t height,
                             float *y, wm_error_t *err) {
   const void *operand = x;
@@ -238,8 +252,8 @@ static wm_status_t run_tile(wm_linear_t *l, const float *x, const void *weight, 
     wm_round_to_bf16(x, height * l->in, l->scratch->rows);
   if (l->compute != WM_COMPUTE_F32)
     operand = l->scratch->rows;
-  return wm_gemm_plan_run(plan, operand, weight, l->scratch != NULL ? l->scratch->panel : NULL, y,
-                          err);
+  return wm_gemm_plan_run(plan, operand, height, weight,
+                          l->scratch != NULL ? l->scratch->panel : NULL, y, err);
 }
 
 /* The last `rows` < height rows, padded with zeros. */
@@ -256,15 +270,24 @@ static wm_status_t run_tail(wm_linear_t *l, const float *x, const void *weight, 
   return status;
 }
 
+/* Rows of the next product, of `rows` that are left. Rows beyond the last whole tile that would
+ * have to be padded are left for the end: what is padded is copied. */
+static int64_t next_share(const wm_linear_t *l, int64_t rows) {
+  const int64_t most = most_of(l);
+  int64_t share = wm_gemm_share(l->tiles, l->tile, most, rows);
+  if (most > l->tile && rows > l->tile && rows % wm_gemm_row_block() != 0)
+    share = rows < most ? rows / l->tile * l->tile : most;
+  return share < rows ? share : rows;
+}
+
 wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, float *y,
                             wm_error_t *err) {
   assert(rows >= 0);
   const void *weight = linear->weight.data;
-  const int64_t share = wm_gemm_share(linear->tiles, linear->tile, rows);
   if (rows > 0 && converts_weight(linear))
     weight = convert_weight(linear);
-  for (int64_t first = 0; first < rows; first += share) {
-    int64_t count = rows - first < share ? rows - first : share;
+  for (int64_t first = 0, count; first < rows; first += count) {
+    count = next_share(linear, rows - first);
     int64_t height = wm_gemm_padded(linear->tiles, linear->tile, count);
     const float *xt = x + first * linear->in;
     float *yt = y + first * linear->out;

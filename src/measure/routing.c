@@ -8,19 +8,25 @@
 
 struct wm_routing {
   int64_t max_rows, d;
-  int64_t tile; /* rows gathered at a time: a tile of the products */
+  int64_t most; /* rows gathered at a time: what the products take together */
   int64_t
       *index;   /* [max_rows] rows of the MLP, ascending, and behind them those of the surrogate */
-  float *x, *y; /* [tile, d] of one route */
+  float *x, *y; /* [most, d] of one route */
 };
 
 /* --- life ---------------------------------------------------------------------------------------
  */
 
+static int64_t most_rows(const wm_model_t *model, int64_t max_rows) {
+  const int64_t tile = wm_model_tile_rows(model), most = wm_gemm_most_rows(WM_TILES_FIXED, tile);
+  const int64_t padded = wm_gemm_padded(WM_TILES_FIXED, tile, max_rows > 0 ? max_rows : 1);
+  return padded < most ? padded : most;
+}
+
 int64_t wm_routing_bytes(const wm_model_t *model, int64_t max_rows) {
   const int64_t d = wm_model_arch(model)->d_model;
   return max_rows * (int64_t)sizeof(int64_t) +
-         2 * wm_model_tile_rows(model) * d * (int64_t)sizeof(float);
+         2 * most_rows(model, max_rows) * d * (int64_t)sizeof(float);
 }
 
 wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_routing_t **out,
@@ -32,12 +38,12 @@ wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_rout
   WM_TRY(wm_alloc(&memory, 1, sizeof(wm_routing_t), "routing", err));
   wm_routing_t *r = *out = memory;
   *r = (wm_routing_t){
-      .max_rows = max_rows, .d = wm_model_arch(model)->d_model, .tile = wm_model_tile_rows(model)};
+      .max_rows = max_rows, .d = wm_model_arch(model)->d_model, .most = most_rows(model, max_rows)};
   WM_TRY(wm_alloc(&memory, max_rows, sizeof(int64_t), "rows by route", err));
   r->index = memory;
-  WM_TRY(wm_alloc(&memory, r->tile * r->d, sizeof(float), "gathered rows", err));
+  WM_TRY(wm_alloc(&memory, r->most * r->d, sizeof(float), "gathered rows", err));
   r->x = memory;
-  WM_TRY(wm_alloc(&memory, r->tile * r->d, sizeof(float), "rows to scatter", err));
+  WM_TRY(wm_alloc(&memory, r->most * r->d, sizeof(float), "rows to scatter", err));
   r->y = memory;
 cleanup:
   if (status != WM_OK) {
@@ -91,8 +97,8 @@ static wm_status_t run_path(const call_t *c, int path, const float *x, int64_t r
              : wm_routing_surrogate(c->model, c->surrogates, c->layer, x, rows, y, err);
 }
 
-/* The rows gathered in r->x, at most a tile, into r->y. */
-static wm_status_t run_tile(const call_t *c, int path, int64_t rows, wm_error_t *err) {
+/* The rows gathered in r->x, at most r->most, into r->y. */
+static wm_status_t run_gathered(const call_t *c, int path, int64_t rows, wm_error_t *err) {
   wm_routing_t *r = c->r;
   if (path == WM_ROUTE_MLP)
     return wm_model_mlp_tile(c->model, c->layer, r->x, rows, r->y, c->workspace, err);
@@ -114,20 +120,21 @@ static void scatter(const float *y, const int64_t *index, int64_t rows, int64_t 
     memcpy(out + index[i] * d, y + i * d, (size_t)d * sizeof *y);
 }
 
-/* Rows index[0 .. rows - 1] of x, a tile at a time, into the same rows of y. The tiles are those
- * that the path would cut itself. */
+/* Rows index[0 .. rows - 1] of x, as many as go together at a time, into the same rows of y. */
 static wm_status_t run_route(const call_t *c, int path, const float *x, const int64_t *index,
                              int64_t rows, float *y, wm_error_t *err) {
   wm_routing_t *r = c->r;
   wm_profile_t *profile = wm_model_profile(c->model);
-  const int64_t share = wm_gemm_share(wm_model_tiles(c->model), r->tile, rows);
+  const wm_tiles_t tiles = wm_model_tiles(c->model);
+  const int64_t tile = wm_model_tile_rows(c->model), together = wm_gemm_most_rows(tiles, tile);
+  const int64_t share = wm_gemm_share(tiles, tile, r->most < together ? r->most : together, rows);
   for (int64_t first = 0; first < rows; first += share) {
     const int64_t n = rows - first < share ? rows - first : share;
     const double bytes = 8.0 * (double)(n * r->d);
     double start = wm_profile_start(profile);
     gather(x, index + first, n, r->d, r->x);
     wm_profile_stop(profile, WM_KERNEL_ROUTE, start, 0, bytes);
-    wm_status_t status = run_tile(c, path, n, err);
+    wm_status_t status = run_gathered(c, path, n, err);
     if (status != WM_OK)
       return status;
     start = wm_profile_start(profile);
@@ -155,7 +162,7 @@ wm_status_t wm_routing_apply(wm_routing_t *routing, wm_model_t *model,
   assert(rows <= routing->max_rows);
   const call_t c = {routing, model, surrogates, layer, workspace};
   const int64_t full = sort_rows(routing, route, rows);
-  assert(full == rows || (wm_surrogates_tile_rows(surrogates) == routing->tile &&
+  assert(full == rows || (wm_surrogates_tile_rows(surrogates) == wm_model_tile_rows(model) &&
                           wm_surrogates_tiles(surrogates) == wm_model_tiles(model)));
   if (full == rows)
     return run_path(&c, WM_ROUTE_MLP, x, rows, y, err);

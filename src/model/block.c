@@ -163,8 +163,8 @@ cleanup:
   return status;
 }
 
-/* One tile of `height` rows, of which `rows` are wanted. */
-static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, int64_t rows,
+/* `height` rows, of which `rows` are wanted. */
+static wm_status_t mlp_rows(wm_model_t *model, wm_layer_t *l, const float *x, int64_t rows,
                             int64_t height, float *y, wm_workspace_t *ws, wm_error_t *err) {
   wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, height, ws->hidden, err);
   if (status == WM_OK)
@@ -174,23 +174,23 @@ static wm_status_t mlp_tile(wm_model_t *model, wm_layer_t *l, const float *x, in
 
 wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
                               wm_workspace_t *ws, wm_error_t *err) {
-  assert(rows <= model->options.tile_rows);
+  assert(rows <= wm_workspace_together(model, ws));
   int64_t height = wm_block_pad(model, x, rows, model->arch.d_model);
-  return mlp_tile(model, &model->layers[layer], x, rows, height, y, ws, err);
+  return mlp_rows(model, &model->layers[layer], x, rows, height, y, ws, err);
 }
 
 wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *ws, wm_error_t *err) {
   wm_layer_t *l = &model->layers[layer];
   const int64_t d = model->arch.d_model, tile = model->options.tile_rows;
-  const int64_t share = wm_gemm_share(model->tiles, tile, rows);
+  const int64_t share = wm_gemm_share(model->tiles, tile, wm_workspace_together(model, ws), rows);
   wm_status_t status = WM_OK;
   for (int64_t first = 0; first < rows; first += share) {
     const int64_t n = rows - first < share ? rows - first : share;
     const float *xt = x + first * d;
     float *yt = y + first * d;
     if (n == wm_gemm_padded(model->tiles, tile, n)) {
-      WM_TRY(mlp_tile(model, l, xt, n, n, yt, ws, err));
+      WM_TRY(mlp_rows(model, l, xt, n, n, yt, ws, err));
       continue;
     }
     memcpy(ws->final, xt, (size_t)(n * d) * sizeof *x);

@@ -94,10 +94,10 @@ static int64_t list_positions(wm_comparison_t *c, const int32_t *targets, int64_
 /* The final norm of the rows that predict, one behind the other. A row moves to a place that is not
  * behind its own, and a tile is read before it is written. */
 static void norm_and_pack(const call_t *k, int64_t rows) {
-  const int64_t d = k->model->arch.d_model, tile = k->model->options.tile_rows;
+  const int64_t d = k->model->arch.d_model, most = wm_workspace_together(k->model, k->ws);
   for (int64_t slot = 0; slot < k->slots; slot++)
-    for (int64_t first = 0; first < k->n; first += tile) {
-      int64_t count = k->n - first < tile ? k->n - first : tile;
+    for (int64_t first = 0; first < k->n; first += most) {
+      int64_t count = k->n - first < most ? k->n - first : most;
       wm_block_norm(k->model, &k->model->final_norm, k->h + slot * rows * d, k->c->rows + first,
                     count, k->ws->final);
       memcpy(k->h + (slot * k->n + first) * d, k->ws->final, (size_t)(count * d) * sizeof *k->h);
@@ -121,14 +121,16 @@ static void take_in(const call_t *k, int64_t t, int64_t base, int64_t begin, int
   }
 }
 
-/* All slots' rows, a tile of the products at a time. */
+/* All slots' rows, as many as go together at a time. */
 static wm_status_t run_tile(const call_t *k, int64_t t, wm_error_t *err) {
   const int64_t d = k->model->arch.d_model, tile = k->model->options.tile_rows;
-  const int64_t all = k->slots * k->n;
-  for (int64_t base = 0; base < all; base += tile) {
-    int64_t count = all - base < tile ? all - base : tile, end = base + count;
+  const int64_t all = k->slots * k->n, most = wm_workspace_together(k->model, k->ws);
+  for (int64_t base = 0, count; base < all; base += count) {
+    count = wm_gemm_share(k->model->tiles, tile, most, all - base);
+    count = all - base < count ? all - base : count;
+    const int64_t end = base + count;
     const float *x = k->h + base * d;
-    if (count < tile) {
+    if (count != wm_gemm_padded(k->model->tiles, tile, count)) {
       memcpy(k->ws->final, x, (size_t)(count * d) * sizeof *x);
       wm_block_pad(k->model, k->ws->final, count, d);
       x = k->ws->final;

@@ -63,19 +63,23 @@ struct wm_model {
 /* Scratch memory; sizes in workspace.c. max_rows is a multiple of tile_rows. */
 struct wm_workspace {
   int64_t max_rows, max_length;
+  int64_t most_rows;        /* rows that go through the MLP or the head together */
   float *qkv;               /* [max_rows, 3 D] */
   float *normed;            /* [max_rows, D] */
-  float *hidden;            /* [tile_rows, d_mlp] */
+  float *hidden;            /* [most_rows, d_mlp] */
   float *scores;            /* of attention, per thread */
-  float *final;             /* [tile_rows, D]: final norm of the rows of a tile */
-  float *logits;            /* [tile_rows, tile_vocab] */
+  float *final;             /* [most_rows, D]: final norm */
+  float *logits;            /* [most_rows, tile_vocab] */
   wm_query_block_t *blocks; /* [max_rows] */
   int32_t *positions;       /* [max_rows] */
-  wm_log_sum_t *log_sums;   /* [tile_rows] */
-  int64_t *rows;            /* [tile_rows] */
-  int32_t *targets;         /* [tile_rows] */
+  wm_log_sum_t *log_sums;   /* [most_rows] */
+  int64_t *rows;            /* [most_rows] */
+  int32_t *targets;         /* [most_rows] */
   void *memory;
 };
+
+/* workspace.c: rows that go through the MLP or the head together, as the model cuts them now. */
+int64_t wm_workspace_together(const wm_model_t *model, const wm_workspace_t *workspace);
 
 /* model.c: architecture and list of wanted tensors, from the files in `dir` or, with a seed, from a
  * config.json alone. Collective over m->comm->world; `m` is zeroed but for `comm` and `log`, and

@@ -12,10 +12,10 @@ int64_t wm_head_width(const wm_model_t *m, int64_t tile) {
 }
 
 /* Fills ws->rows with the next rows that have a target, and ws->targets with it. */
-static int64_t gather_targets(const int32_t *targets, int64_t rows, int64_t tile_rows,
-                              int64_t *next, wm_workspace_t *ws) {
+static int64_t gather_targets(const int32_t *targets, int64_t rows, int64_t most, int64_t *next,
+                              wm_workspace_t *ws) {
   int64_t n = 0;
-  for (; *next < rows && n < tile_rows; (*next)++)
+  for (; *next < rows && n < most; (*next)++)
     if (targets[*next] >= 0) {
       ws->rows[n] = *next;
       ws->targets[n++] = targets[*next];
@@ -45,9 +45,10 @@ wm_status_t wm_head_logits(wm_model_t *m, int64_t t, const float *x, int64_t row
 wm_status_t wm_model_nll(wm_model_t *model, const float *h, int64_t rows, const int32_t *targets,
                          double *nll, wm_workspace_t *ws, wm_error_t *err) {
   wm_status_t status;
+  const int64_t most = wm_workspace_together(model, ws);
   int64_t next = 0, n;
   WM_TRY(wm_head_check_targets(model, targets, rows, err));
-  while ((n = gather_targets(targets, rows, model->options.tile_rows, &next, ws)) > 0) {
+  while ((n = gather_targets(targets, rows, most, &next, ws)) > 0) {
     wm_block_norm(model, &model->final_norm, h, ws->rows, n, ws->final);
     wm_block_pad(model, ws->final, n, model->arch.d_model);
     wm_log_sum_init(ws->log_sums, n);
@@ -69,10 +70,11 @@ cleanup:
 
 wm_status_t wm_model_logits(wm_model_t *model, const float *h, int64_t rows, float *logits,
                             wm_workspace_t *ws, wm_error_t *err) {
-  int64_t d = model->arch.d_model, v = model->arch.vocab_size, tile = model->options.tile_rows;
+  int64_t d = model->arch.d_model, v = model->arch.vocab_size;
+  const int64_t most = wm_workspace_together(model, ws);
   wm_status_t status = WM_OK;
-  for (int64_t first = 0; first < rows; first += tile) {
-    int64_t n = rows - first < tile ? rows - first : tile;
+  for (int64_t first = 0; first < rows; first += most) {
+    int64_t n = rows - first < most ? rows - first : most;
     wm_block_norm(model, &model->final_norm, h + first * d, NULL, n, ws->final);
     wm_block_pad(model, ws->final, n, d);
     for (int64_t t = 0; t < model->n_head_tiles; t++) {

@@ -15,20 +15,20 @@ typedef struct {
 
 static int64_t list_parts(const wm_model_t *model, wm_workspace_t *ws, part_t *parts) {
   const int64_t f = sizeof(float), d = model->arch.d_model;
-  const int64_t rows = ws->max_rows, tile = model->options.tile_rows;
+  const int64_t rows = ws->max_rows, most = ws->most_rows;
   const part_t list[N_PARTS] = {
       {&ws->qkv, rows * 3 * d * f},
       {&ws->normed, rows * d * f},
-      {&ws->hidden, tile * model->arch.d_mlp * f},
+      {&ws->hidden, most * model->arch.d_mlp * f},
       {&ws->scores,
        omp_get_max_threads() * wm_attention_scratch(ws->max_length, model->arch.d_head) * f},
-      {&ws->final, tile * d * f},
-      {&ws->logits, tile * model->options.tile_vocab * f},
+      {&ws->final, most * d * f},
+      {&ws->logits, most * model->options.tile_vocab * f},
       {&ws->blocks, rows * (int64_t)sizeof *ws->blocks},
       {&ws->positions, rows * (int64_t)sizeof *ws->positions},
-      {&ws->log_sums, tile * (int64_t)sizeof *ws->log_sums},
-      {&ws->rows, tile * (int64_t)sizeof *ws->rows},
-      {&ws->targets, tile * (int64_t)sizeof *ws->targets},
+      {&ws->log_sums, most * (int64_t)sizeof *ws->log_sums},
+      {&ws->rows, most * (int64_t)sizeof *ws->rows},
+      {&ws->targets, most * (int64_t)sizeof *ws->targets},
   };
   int64_t total = 0;
   for (int i = 0; i < N_PARTS; i++) {
@@ -45,8 +45,19 @@ static int64_t whole_tiles(const wm_model_t *model, int64_t rows) {
   return rows > 0 ? (rows + tile - 1) / tile * tile : tile;
 }
 
+static wm_workspace_t sizes(const wm_model_t *model, int64_t max_rows, int64_t max_length) {
+  const int64_t rows = whole_tiles(model, max_rows);
+  const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, model->options.tile_rows);
+  return (wm_workspace_t){
+      .max_rows = rows, .max_length = max_length, .most_rows = rows < most ? rows : most};
+}
+
+int64_t wm_workspace_together(const wm_model_t *model, const wm_workspace_t *ws) {
+  return model->tiles == WM_TILES_FIXED ? ws->most_rows : model->options.tile_rows;
+}
+
 int64_t wm_workspace_bytes(const wm_model_t *model, int64_t max_rows, int64_t max_length) {
-  wm_workspace_t ws = {.max_rows = whole_tiles(model, max_rows), .max_length = max_length};
+  wm_workspace_t ws = sizes(model, max_rows, max_length);
   part_t parts[N_PARTS];
   return list_parts(model, &ws, parts);
 }
@@ -60,8 +71,7 @@ wm_status_t wm_workspace_create(const wm_model_t *model, int64_t max_rows, int64
   if (status != WM_OK)
     return status;
   wm_workspace_t *ws = memory;
-  ws->max_rows = whole_tiles(model, max_rows);
-  ws->max_length = max_length;
+  *ws = sizes(model, max_rows, max_length);
   part_t parts[N_PARTS];
   int64_t total = list_parts(model, ws, parts);
   status = wm_alloc(&ws->memory, total, 1, "workspace of the forward pass", err);

@@ -380,6 +380,41 @@ static void test_rows_are_independent(void **state) {
   omp_set_num_threads(1);
 }
 
+/* Rows done together have the bits of tile after tile, whatever their number. */
+static void check_joined(int64_t in, int64_t out, wm_weight_layout_t layout, int64_t wanted) {
+  const int64_t tile = wm_gemm_tile_rows(wanted), block = wm_gemm_row_block(), most = 5 * tile;
+  const int64_t numbers[] = {tile + block, 2 * tile, 4 * tile + block, 5 * tile - 7, most};
+  float *w = random_array(in * out, 2), *x = random_array(most * in, 1);
+  float *alone = random_array(most * out, 3), *together = random_array(most * out, 4);
+  wm_linear_t *layer = make_layer(in, out, w, layout, NULL, WM_ACT_NONE, wanted, NULL);
+  for (int64_t first = 0; first < most; first += tile)
+    apply(layer, x + first * in, tile, alone + first * out);
+  for (int i = 0; i < 5; i++) {
+    memset(together, 0, (size_t)(most * out) * sizeof *together);
+    apply(layer, x, numbers[i], together);
+    assert_memory_equal(alone, together, (size_t)(numbers[i] * out) * sizeof *alone);
+  }
+  wm_linear_free(layer);
+  free(w), free(x), free(alone), free(together);
+}
+
+static void test_joined_tiles(void **state) {
+  (void)state;
+  skip_if_blas_tells_rows_apart();
+  const int64_t shapes[][2] = {{100, 2304}, {640, 640}, {192, 768},
+                               {300, 300},  {448, 560}, {70, 1105}};
+  for (int threads = 1; threads <= 3; threads++) {
+    omp_set_num_threads(threads);
+    for (int s = 0; s < 6; s++)
+      for (int layout = 0; layout < 2; layout++) {
+        check_joined(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, 100);
+        if (threads == 1 || s < 2)
+          check_joined(shapes[s][0], shapes[s][1], (wm_weight_layout_t)layout, 512);
+      }
+  }
+  omp_set_num_threads(1);
+}
+
 /* --- tiles that fit the rows --------------------------------------------------------------------
  */
 
@@ -390,10 +425,19 @@ static void test_cut_into_tiles(void **state) {
   assert_int_equal(wm_gemm_row_block() % block, 0);
   for (int64_t wanted = 1; wanted <= 600; wanted += 97) {
     const int64_t tile = wm_gemm_tile_rows(wanted);
-    assert_int_equal(wm_gemm_share(WM_TILES_FIXED, tile, 3 * tile + 1), tile);
-    assert_int_equal(wm_gemm_padded(WM_TILES_FIXED, tile, 3 * tile + 1), 4 * tile);
+    const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, tile);
+    assert_int_equal(most, wm_gemm_joins() ? 4 * tile : tile);
+    assert_int_equal(wm_gemm_most_rows(WM_TILES_FITTED, tile), tile);
+    assert_int_equal(wm_gemm_share(WM_TILES_FIXED, tile, tile, 3 * tile + 1), tile);
+    assert_int_equal(wm_gemm_padded(WM_TILES_FIXED, tile, 1), tile);
+    assert_int_equal(wm_gemm_padded(WM_TILES_FIXED, tile, 3 * tile + 1),
+                     wm_gemm_joins() ? 3 * tile + wm_gemm_row_block() : 4 * tile);
+    for (int64_t rows = 1; rows < 10 * tile; rows++) {
+      const int64_t share = wm_gemm_share(WM_TILES_FIXED, tile, most, rows);
+      assert_true(share >= tile && share <= most && share % wm_gemm_row_block() == 0);
+    }
     for (int64_t rows = 1; rows < 4 * tile; rows++) {
-      const int64_t share = wm_gemm_share(WM_TILES_FITTED, tile, rows);
+      const int64_t share = wm_gemm_share(WM_TILES_FITTED, tile, tile, rows);
       const int64_t tiles = (rows + share - 1) / share;
       assert_true(share > 0 && share <= tile && share % block == 0);
       assert_true(tiles <= (rows + tile - 1) / tile);
@@ -401,7 +445,7 @@ static void test_cut_into_tiles(void **state) {
       const int64_t padded = wm_gemm_padded(WM_TILES_FITTED, tile, rows);
       assert_true(padded >= rows && padded < rows + block && padded % block == 0);
       /* what is padded so is cut without a remainder that would have to be copied */
-      assert_int_equal(padded % wm_gemm_share(WM_TILES_FITTED, tile, padded) % block, 0);
+      assert_int_equal(padded % wm_gemm_share(WM_TILES_FITTED, tile, tile, padded) % block, 0);
     }
   }
 }
@@ -693,6 +737,7 @@ int main(void) {
       cmocka_unit_test(test_refusal_names_what_is_missing),
       cmocka_unit_test(test_compute_names),
       cmocka_unit_test(test_rows_are_independent),
+      cmocka_unit_test(test_joined_tiles),
       cmocka_unit_test(test_cut_into_tiles),
       cmocka_unit_test(test_fitted_rows_are_independent),
       cmocka_unit_test(test_tiles_can_be_changed),

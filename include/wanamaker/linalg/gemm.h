@@ -56,6 +56,8 @@ int64_t wm_gemm_tile_rows(int64_t rows);
 
 /* How rows are cut into tiles.
  *   FIXED   tiles of tile_rows, the last one padded to it. A row's bits depend on that row alone.
+ *           Where higher products give the same bits (wm_gemm_joins), tiles are done together: the
+ *           weights are read less often.
  *   FITTED  tiles of equal share, at most tile_rows high, padded to wm_gemm_fitted_block() rows:
  *           time follows the number of rows. A row's bits may depend on how many there are, though
  *           not on its place among them: for inference, never for what is compared bit by bit. */
@@ -63,10 +65,16 @@ typedef enum { WM_TILES_FIXED, WM_TILES_FITTED } wm_tiles_t;
 
 /* Fitted tiles are multiples of it; it divides wm_gemm_row_block(). */
 int64_t wm_gemm_fitted_block(void);
-/* Rows that each of the tiles for `rows` rows takes; the last one may have fewer. tile: of
+/* Can backend and CPU do several fixed tiles together, and any multiple of wm_gemm_row_block() rows
+ * from one tile on, with the bits of the tiles alone? */
+bool wm_gemm_joins(void);
+/* Rows that are worth doing together: one tile, or several where tiles are joined. tile: of
  * wm_gemm_tile_rows. */
-int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t rows);
-/* Height of the last tile, padded, added to those before it: what `rows` rows are padded to. */
+int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile);
+/* Rows of each share of `rows` rows that go together, at most `most`, which is a tile or a larger
+ * multiple of wm_gemm_row_block() up to wm_gemm_most_rows; the last share may have fewer. */
+int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows);
+/* What `rows` rows are padded to. */
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows);
 
 typedef enum { WM_COMPUTE_F32, WM_COMPUTE_BF16, WM_COMPUTE_BF16_EMULATED } wm_compute_t;
