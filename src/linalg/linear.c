@@ -35,15 +35,13 @@ int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile) {
 }
 
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows) {
-  int64_t block = tiles == WM_TILES_FITTED         ? wm_gemm_fitted_block()
-                  : wm_gemm_joins() && rows > tile ? wm_gemm_row_block()
-                                                   : tile;
+  int64_t block = tiles == WM_TILES_FITTED ? wm_gemm_fitted_block() : tile;
   return (rows + block - 1) / block * block;
 }
 
 int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows) {
-  if (rows <= 0 || (tiles == WM_TILES_FIXED && most <= tile))
-    return tile;
+  if (tiles == WM_TILES_FIXED || rows <= 0)
+    return most;
   int64_t count = (rows + most - 1) / most;
   return wm_gemm_padded(tiles, tile, (rows + count - 1) / count);
 }
@@ -270,35 +268,52 @@ static wm_status_t run_tail(wm_linear_t *l, const float *x, const void *weight, 
   return status;
 }
 
-/* Rows of the next product, of `rows` that are left. Rows beyond the last whole tile that would
- * have to be padded are left for the end: what is padded is copied. */
-static int64_t next_share(const wm_linear_t *l, int64_t rows) {
-  const int64_t most = most_of(l);
-  int64_t share = wm_gemm_share(l->tiles, l->tile, most, rows);
-  if (most > l->tile && rows > l->tile && rows % wm_gemm_row_block() != 0)
-    share = rows < most ? rows / l->tile * l->tile : most;
-  return share < rows ? share : rows;
+/* All of `rows` rows; x and y have room for wm_gemm_padded. */
+static wm_status_t run_shares(wm_linear_t *l, const float *x, const void *weight, int64_t rows,
+                              float *y, wm_error_t *err) {
+  const int64_t share = wm_gemm_share(l->tiles, l->tile, most_of(l), rows);
+  for (int64_t first = 0; first < rows; first += share) {
+    int64_t count = rows - first < share ? rows - first : share;
+    int64_t height =
+        count > l->tile ? wm_gemm_tile_rows(count) : wm_gemm_padded(l->tiles, l->tile, count);
+    float *part = y + first * l->out;
+    wm_pulse();
+    wm_status_t status = run_tile(l, x + first * l->in, weight, height, part, err);
+    if (status != WM_OK)
+      return status;
+    wm_bias_activation(l->bias, l->act, count, l->out, part);
+  }
+  return WM_OK;
+}
+
+static const void *operand_of(const wm_linear_t *l, int64_t rows) {
+  return rows > 0 && converts_weight(l) ? convert_weight(l) : l->weight.data;
+}
+
+wm_status_t wm_linear_apply_padded(wm_linear_t *linear, const float *x, int64_t rows, float *y,
+                                   wm_error_t *err) {
+  assert(rows >= 0);
+  return run_shares(linear, x, operand_of(linear, rows), rows, y, err);
 }
 
 wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, float *y,
                             wm_error_t *err) {
   assert(rows >= 0);
-  const void *weight = linear->weight.data;
-  if (rows > 0 && converts_weight(linear))
-    weight = convert_weight(linear);
-  for (int64_t first = 0, count; first < rows; first += count) {
-    count = next_share(linear, rows - first);
-    int64_t height = wm_gemm_padded(linear->tiles, linear->tile, count);
-    const float *xt = x + first * linear->in;
-    float *yt = y + first * linear->out;
-    wm_pulse();
-    wm_status_t status = count == height ? run_tile(linear, xt, weight, height, yt, err)
-                                         : run_tail(linear, xt, weight, count, height, yt, err);
-    if (status != WM_OK)
-      return status;
-    wm_bias_activation(linear->bias, linear->act, count, linear->out, yt);
-  }
-  return WM_OK;
+  const void *weight = operand_of(linear, rows);
+  int64_t rest = rows % wm_gemm_share(linear->tiles, linear->tile, linear->tile, rows);
+  if (rows == wm_gemm_padded(linear->tiles, linear->tile, rows))
+    rest = 0;
+  const int64_t whole = rows - rest;
+  wm_status_t status = run_shares(linear, x, weight, whole, y, err);
+  if (status != WM_OK || rest == 0)
+    return status;
+  float *tail = y + whole * linear->out;
+  wm_pulse();
+  status = run_tail(linear, x + whole * linear->in, weight, rest,
+                    wm_gemm_padded(linear->tiles, linear->tile, rest), tail, err);
+  if (status == WM_OK)
+    wm_bias_activation(linear->bias, linear->act, rest, linear->out, tail);
+  return status;
 }
 
 wm_status_t wm_linear_weight_gradient(int64_t in, int64_t out, wm_weight_layout_t layout,

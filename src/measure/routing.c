@@ -101,9 +101,9 @@ static wm_status_t run_path(const call_t *c, int path, const float *x, int64_t r
 static wm_status_t run_gathered(const call_t *c, int path, int64_t rows, wm_error_t *err) {
   wm_routing_t *r = c->r;
   if (path == WM_ROUTE_MLP)
-    return wm_model_mlp_tile(c->model, c->layer, r->x, rows, r->y, c->workspace, err);
+    return wm_model_mlp_padded(c->model, c->layer, r->x, rows, r->y, c->workspace, err);
   double start = wm_profile_start(wm_model_profile(c->model));
-  wm_status_t status = wm_surrogates_apply_tile(c->surrogates, c->layer, r->x, rows, r->y, err);
+  wm_status_t status = wm_surrogates_apply_padded(c->surrogates, c->layer, r->x, rows, r->y, err);
   count_surrogate(c->model, start, rows);
   return status;
 }

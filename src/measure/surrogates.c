@@ -424,12 +424,12 @@ wm_status_t wm_surrogates_set_tiles(wm_surrogates_t *s, wm_tiles_t tiles, wm_err
   return WM_OK;
 }
 
-wm_status_t wm_surrogates_apply_tile(const wm_surrogates_t *s, int64_t layer, float *x,
-                                     int64_t rows, float *y, wm_error_t *err) {
+wm_status_t wm_surrogates_apply_padded(const wm_surrogates_t *s, int64_t layer, float *x,
+                                       int64_t rows, float *y, wm_error_t *err) {
   assert(wm_surrogates_has(s, layer) && rows <= wm_gemm_most_rows(s->tiles, s->tile));
   int64_t height = wm_gemm_padded(s->tiles, s->tile, rows);
   memset(x + rows * s->d, 0, (size_t)((height - rows) * s->d) * sizeof *x);
-  return wm_linear_apply(s->linear[s->index_of[layer]], x, height, y, err);
+  return wm_linear_apply_padded(s->linear[s->index_of[layer]], x, rows, y, err);
 }
 
 wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const float *x,
@@ -445,7 +445,7 @@ wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const f
   /* The products keep a padded tile each if they are left to it; here all layers share one. */
   size_t used = (size_t)(rest * s->d) * sizeof *x;
   memcpy(s->x_tail, x + whole * s->d, used);
-  status = wm_surrogates_apply_tile(s, layer, s->x_tail, rest, s->y_tail, err);
+  status = wm_surrogates_apply_padded(s, layer, s->x_tail, rest, s->y_tail, err);
   if (status == WM_OK)
     memcpy(y + whole * s->d, s->y_tail, used);
   return status;

@@ -100,11 +100,11 @@ void wm_block_norm(const wm_model_t *model, const wm_norm_t *norm, const float *
   wm_profile_stop(model->profile, WM_KERNEL_NORM, start, 0, 8.0 * (double)(rows * norm->width));
 }
 
-/* y[padded, out] <- dense layer of x[padded, in], of which `rows` are wanted. */
+/* y[rows, out] <- dense layer of x[rows, in], both with room for padding. */
 static wm_status_t dense(const wm_model_t *model, wm_kernel_t kernel, const wm_dense_t *d,
-                         const float *x, int64_t rows, int64_t padded, float *y, wm_error_t *err) {
+                         const float *x, int64_t rows, float *y, wm_error_t *err) {
   double start = wm_profile_start(model->profile);
-  wm_status_t status = wm_linear_apply(d->linear, x, padded, y, err);
+  wm_status_t status = wm_linear_apply_padded(d->linear, x, rows, y, err);
   wm_profile_stop(model->profile, kernel, start, 2.0 * (double)rows * (double)(d->in * d->out), 0);
   return status;
 }
@@ -139,10 +139,9 @@ static void mix(const wm_model_t *model, int64_t layer, const wm_qkv_layout_t *l
                   0);
 }
 
-int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
+void wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width) {
   int64_t padded = wm_gemm_padded(model->tiles, model->options.tile_rows, rows);
   memset(x + rows * width, 0, (size_t)((padded - rows) * width) * sizeof *x);
-  return padded;
 }
 
 wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_t *batch,
@@ -152,36 +151,36 @@ wm_status_t wm_block_attention(wm_model_t *model, int64_t layer, const wm_batch_
   int64_t rows = batch->starts[batch->n_sequences];
   assert(batch->starts[0] == 0 && rows <= ws->max_rows);
   wm_block_norm(model, &l->attention_norm, h, NULL, rows, ws->normed);
-  int64_t padded = wm_block_pad(model, ws->normed, rows, model->arch.d_model);
+  wm_block_pad(model, ws->normed, rows, model->arch.d_model);
   wm_status_t status;
-  WM_TRY(dense(model, WM_KERNEL_QKV, &l->qkv, ws->normed, rows, padded, ws->qkv, err));
+  WM_TRY(dense(model, WM_KERNEL_QKV, &l->qkv, ws->normed, rows, ws->qkv, err));
   if (model->rotary.dims > 0)
     turn(model, &layout, batch, rows, ws);
   mix(model, layer, &layout, batch, ws);
-  WM_TRY(dense(model, WM_KERNEL_PROJECT, &l->project, ws->normed, rows, padded, ws->qkv, err));
+  WM_TRY(dense(model, WM_KERNEL_PROJECT, &l->project, ws->normed, rows, ws->qkv, err));
 cleanup:
   return status;
 }
 
-/* `height` rows, of which `rows` are wanted. */
-static wm_status_t mlp_rows(wm_model_t *model, wm_layer_t *l, const float *x, int64_t rows,
-                            int64_t height, float *y, wm_workspace_t *ws, wm_error_t *err) {
-  wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, height, ws->hidden, err);
+/* x and y have room for padding. */
+static wm_status_t mlp_rows(wm_model_t *model, int64_t layer, const float *x, int64_t rows,
+                            float *y, wm_workspace_t *ws, wm_error_t *err) {
+  wm_layer_t *l = &model->layers[layer];
+  assert(rows <= wm_workspace_together(model, ws));
+  wm_status_t status = dense(model, WM_KERNEL_UP, &l->up, x, rows, ws->hidden, err);
   if (status == WM_OK)
-    status = dense(model, WM_KERNEL_DOWN, &l->down, ws->hidden, rows, height, y, err);
+    status = dense(model, WM_KERNEL_DOWN, &l->down, ws->hidden, rows, y, err);
   return status;
 }
 
-wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
-                              wm_workspace_t *ws, wm_error_t *err) {
-  assert(rows <= wm_workspace_together(model, ws));
-  int64_t height = wm_block_pad(model, x, rows, model->arch.d_model);
-  return mlp_rows(model, &model->layers[layer], x, rows, height, y, ws, err);
+wm_status_t wm_model_mlp_padded(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
+                                wm_workspace_t *ws, wm_error_t *err) {
+  wm_block_pad(model, x, rows, model->arch.d_model);
+  return mlp_rows(model, layer, x, rows, y, ws, err);
 }
 
 wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *ws, wm_error_t *err) {
-  wm_layer_t *l = &model->layers[layer];
   const int64_t d = model->arch.d_model, tile = model->options.tile_rows;
   const int64_t share = wm_gemm_share(model->tiles, tile, wm_workspace_together(model, ws), rows);
   wm_status_t status = WM_OK;
@@ -190,11 +189,11 @@ wm_status_t wm_block_mlp(wm_model_t *model, int64_t layer, const float *x, int64
     const float *xt = x + first * d;
     float *yt = y + first * d;
     if (n == wm_gemm_padded(model->tiles, tile, n)) {
-      WM_TRY(mlp_rows(model, l, xt, n, n, yt, ws, err));
+      WM_TRY(mlp_rows(model, layer, xt, n, yt, ws, err));
       continue;
     }
     memcpy(ws->final, xt, (size_t)(n * d) * sizeof *x);
-    WM_TRY(wm_model_mlp_tile(model, layer, ws->final, n, ws->normed, ws, err));
+    WM_TRY(wm_model_mlp_padded(model, layer, ws->final, n, ws->normed, ws, err));
     memcpy(yt, ws->normed, (size_t)(n * d) * sizeof *y);
   }
 cleanup:

@@ -125,10 +125,8 @@ static void take_in(const call_t *k, int64_t t, int64_t base, int64_t begin, int
 static wm_status_t run_tile(const call_t *k, int64_t t, wm_error_t *err) {
   const int64_t d = k->model->arch.d_model, tile = k->model->options.tile_rows;
   const int64_t all = k->slots * k->n, most = wm_workspace_together(k->model, k->ws);
-  for (int64_t base = 0, count; base < all; base += count) {
-    count = wm_gemm_share(k->model->tiles, tile, most, all - base);
-    count = all - base < count ? all - base : count;
-    const int64_t end = base + count;
+  for (int64_t base = 0; base < all; base += most) {
+    const int64_t count = all - base < most ? all - base : most, end = base + count;
     const float *x = k->h + base * d;
     if (count != wm_gemm_padded(k->model->tiles, tile, count)) {
       memcpy(k->ws->final, x, (size_t)(count * d) * sizeof *x);

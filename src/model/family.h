@@ -88,8 +88,8 @@ wm_status_t wm_model_declare(wm_model_t *m, const char *dir, const uint64_t *see
 
 /* block.c: what the families share. */
 
-/* Zeroes the rows of x[rows, width] up to the height of tiles; returns their padded number. */
-int64_t wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width);
+/* Zeroes the rows of x[rows, width] up to the height of tiles. */
+void wm_block_pad(const wm_model_t *model, float *x, int64_t rows, int64_t width);
 /* wm_norm_apply, counted in the profile. */
 void wm_block_norm(const wm_model_t *model, const wm_norm_t *norm, const float *x,
                    const int64_t *index, int64_t rows, float *out);

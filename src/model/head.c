@@ -35,8 +35,7 @@ wm_status_t wm_head_check_targets(const wm_model_t *m, const int32_t *targets, i
 wm_status_t wm_head_logits(wm_model_t *m, int64_t t, const float *x, int64_t rows,
                            wm_workspace_t *ws, wm_error_t *err) {
   double start = wm_profile_start(m->profile);
-  int64_t height = wm_gemm_padded(m->tiles, m->options.tile_rows, rows);
-  wm_status_t status = wm_linear_apply(m->head_tiles[t], x, height, ws->logits, err);
+  wm_status_t status = wm_linear_apply_padded(m->head_tiles[t], x, rows, ws->logits, err);
   wm_profile_stop(m->profile, WM_KERNEL_HEAD, start,
                   2.0 * (double)rows * (double)(wm_head_width(m, t) * m->arch.d_model), 0);
   return status;

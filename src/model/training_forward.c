@@ -37,7 +37,8 @@ wm_status_t wm_training_dense(const wm_training_t *t, wm_kernel_t kernel, wm_lin
                               float *x, int64_t rows, int64_t in, int64_t out, float *y,
                               wm_error_t *err) {
   const double start = wm_profile_start(t->model->profile);
-  wm_status_t status = wm_linear_apply(linear, x, wm_block_pad(t->model, x, rows, in), y, err);
+  wm_block_pad(t->model, x, rows, in);
+  wm_status_t status = wm_linear_apply_padded(linear, x, rows, y, err);
   wm_profile_stop(t->model->profile, kernel, start, 2.0 * (double)rows * (double)(in * out), 0);
   return status;
 }

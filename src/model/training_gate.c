@@ -46,8 +46,9 @@ wm_status_t wm_gate_pass_forward(wm_training_t *t, const wm_layer_pass_t *layer,
   int64_t rows = wm_training_rows(pass), d = t->model->arch.d_model, h = t->options.gate_hidden;
   const wm_gate_pass_t *gate = &layer->gate;
   const double start = wm_profile_start(t->model->profile);
-  int64_t padded = wm_block_pad(t->model, t->buffers.x, rows, d);
-  wm_status_t status = wm_linear_apply(gate->hidden, t->buffers.x, padded, saved->gate_hidden, err);
+  wm_block_pad(t->model, t->buffers.x, rows, d);
+  wm_status_t status =
+      wm_linear_apply_padded(gate->hidden, t->buffers.x, rows, saved->gate_hidden, err);
   if (status != WM_OK)
     return status;
 #pragma omp parallel for schedule(static)
@@ -137,8 +138,8 @@ wm_status_t wm_gate_pass_backward(wm_training_t *t, const wm_layer_pass_t *layer
     WM_TRY(parameter_gradients(t, gate, &pass->batch->rows, saved, err));
   if (!need_dx)
     goto cleanup;
-  int64_t padded = wm_block_pad(t->model, b->dgate, rows, h);
-  WM_TRY(wm_linear_apply(gate->backward, b->dgate, padded, b->spare, err));
+  wm_block_pad(t->model, b->dgate, rows, h);
+  WM_TRY(wm_linear_apply_padded(gate->backward, b->dgate, rows, b->spare, err));
   wm_add_rows(b->dx, b->spare, rows * d);
 cleanup:
   wm_profile_stop(t->model->profile, WM_KERNEL_GATE, start,

@@ -71,8 +71,8 @@ bool wm_gemm_joins(void);
 /* Rows that are worth doing together: one tile, or several where tiles are joined. tile: of
  * wm_gemm_tile_rows. */
 int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile);
-/* Rows of each share of `rows` rows that go together, at most `most`, which is a tile or a larger
- * multiple of wm_gemm_row_block() up to wm_gemm_most_rows; the last share may have fewer. */
+/* Rows of each share of `rows` rows that go together; the last share may have fewer. most: the
+ * tile, or whole tiles up to wm_gemm_most_rows. */
 int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows);
 /* What `rows` rows are padded to. */
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows);
@@ -127,8 +127,7 @@ wm_status_t wm_linear_create_typed(wm_linear_t **out, int64_t in, int64_t out_wi
                                    wm_gemm_scratch_t *scratch, wm_error_t *err);
 void wm_linear_free(wm_linear_t *linear);
 
-/* Rows of a tile: tile_rows, rounded up to what the backend needs. A caller that passes whole tiles
- * saves the object its own padded copies of a last, shorter one. */
+/* Rows of a tile: tile_rows, rounded up to what the backend needs. */
 int64_t wm_linear_tile_rows(const wm_linear_t *linear);
 
 /* How rows are cut from now on; fixed after creation. Fitted tiles need `scratch`, which grows for
@@ -144,6 +143,11 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
 void wm_linear_apply_reference(const float *x, int64_t rows, int64_t in, int64_t out,
                                const float *weight, wm_weight_layout_t layout, const float *bias,
                                wm_activation_t act, float *y);
+
+/* wm_linear_apply where x and y have room for wm_gemm_padded rows: those of x beyond `rows` are
+ * read, those of y overwritten. Nothing is copied. */
+wm_status_t wm_linear_apply_padded(wm_linear_t *linear, const float *x, int64_t rows, float *y,
+                                   wm_error_t *err);
 
 /* act(x) of one number, in float64. */
 double wm_activation_reference(wm_activation_t act, double x);

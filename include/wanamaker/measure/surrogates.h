@@ -78,8 +78,8 @@ wm_status_t wm_surrogates_apply(const wm_surrogates_t *surrogates, int64_t layer
                                 int64_t rows, float *y, wm_error_t *err);
 /* The same without copies: rows is at most wm_gemm_most_rows, and x and y have room for
  * wm_gemm_padded rows, which are overwritten. */
-wm_status_t wm_surrogates_apply_tile(const wm_surrogates_t *surrogates, int64_t layer, float *x,
-                                     int64_t rows, float *y, wm_error_t *err);
+wm_status_t wm_surrogates_apply_padded(const wm_surrogates_t *surrogates, int64_t layer, float *x,
+                                       int64_t rows, float *y, wm_error_t *err);
 int64_t wm_surrogates_tile_rows(const wm_surrogates_t *surrogates);
 
 #endif

@@ -128,8 +128,8 @@ wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64
 
 /* The same without copies: rows is at most one share (wm_gemm_share) of the workspace's rows, and x
  * and y have room for wm_gemm_padded rows, which are overwritten. */
-wm_status_t wm_model_mlp_tile(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
-                              wm_workspace_t *workspace, wm_error_t *err);
+wm_status_t wm_model_mlp_padded(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
+                                wm_workspace_t *workspace, wm_error_t *err);
 
 /* nll[i] <- -log softmax(logits(LN(h[i])))[targets[i]] for rows i with targets[i] >= 0 (others are
  * left alone and cost nothing), float64 log-sum-exp over tiles of the vocabulary; [N, V] is never
