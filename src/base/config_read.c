@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 /* libconfig compares every name with all others of its group: the limit keeps that to seconds. */
@@ -248,6 +249,19 @@ static bool is_key(const char *key) {
   }
 }
 
+/* Is a component of `key` what a file's grammar takes for a truth value? */
+static bool has_truth_value(const char *key) {
+  for (;; key++) {
+    size_t length = strcspn(key, ".");
+    if ((length == 4 && strncasecmp(key, "true", 4) == 0) ||
+        (length == 5 && strncasecmp(key, "false", 5) == 0))
+      return true;
+    key += length;
+    if (*key == '\0')
+      return false;
+  }
+}
+
 /* Finds or makes the setting of a key that the user wrote. */
 static wm_status_t user_slot(wm_config_t *c, const char *key, place_t at, wm_setting_t **out,
                              wm_error_t *err) {
@@ -262,6 +276,8 @@ static wm_status_t user_slot(wm_config_t *c, const char *key, place_t at, wm_set
                    "holds a name that is not a letter followed by at most %d letters, digits, _ "
                    "or -",
                    NAME_SIZE - 1);
+  if (has_truth_value(key))
+    return fail_at(err, at, key, "holds the name true or false, which files have for values alone");
   wm_status_t status = wm_config_note_name(c, e->key, key, err);
   if (status == WM_OK)
     status = wm_config_slot(c, key, out, err);

@@ -330,8 +330,13 @@ static void test_bad_names(void **state) {
   refuse_override("corpora..path=x", "is not a setting");
   refuse_override("corpora.a;b.path=x", "holds a name that");
   refuse_override(too_long, "holds a name that");
+  refuse_override("corpora.true.path=x", "holds the name true or false");
+  refuse_override("corpora.False.path=x", "holds the name true or false");
   refuse("corpora: { *: { path = \"x\"; }; };", "holds a name that");
   wm_config_t *c = override(longest);
+  check_round_trip(c);
+  wm_config_free(c);
+  c = override("corpora.true_text.path=x");
   check_round_trip(c);
   wm_config_free(c);
   char huge[600];
