@@ -15,6 +15,8 @@ static wm_status_t take_output(const wm_run_t *run, wm_error_t *err) {
   wm_status_t status = wm_directory_ready(dir, err);
   if (status == WM_OK)
     status = wm_lock_take(dir, run->lock, &reason, err);
+  if (status == WM_OK && reason == NULL)
+    wm_remove_unfinished(dir);
   if (reason != NULL)
     wm_log(run->log, WM_LOG_WARN, "%s: cannot be locked against other runs: %s", dir, reason);
   return status;

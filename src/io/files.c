@@ -5,8 +5,11 @@
 #include "wanamaker/base/hash.h"
 #include "wanamaker/base/mem.h"
 
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -238,6 +241,38 @@ static wm_status_t read_all(const char *path, int fd, int64_t limit, char *text,
     *used += got;
   }
   return WM_OK;
+}
+
+static bool ends_in(const char *name, size_t length, const char *ending) {
+  const size_t n = strlen(ending);
+  return length > n && strncmp(name + length - n, ending, n) == 0;
+}
+
+/* NAME.tmp, NAME.tmp.data.12 or NAME.tmp.metadata.12, NAME of one of the program's kinds. */
+static bool is_unfinished(const char *name) {
+  static const char *const kinds[] = {".h5.tmp", ".html.tmp", ".json.tmp", ".safetensors.tmp"};
+  size_t length = strlen(name), digits = length;
+  while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
+    digits--;
+  if (digits < length) {
+    if (!ends_in(name, digits, ".data.") && !ends_in(name, digits, ".metadata."))
+      return false;
+    length = digits - (ends_in(name, digits, ".data.") ? strlen(".data.") : strlen(".metadata."));
+  }
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+    if (ends_in(name, length, kinds[i]))
+      return true;
+  return false;
+}
+
+void wm_remove_unfinished(const char *dir) {
+  DIR *entries = opendir(dir);
+  if (entries == NULL)
+    return;
+  for (struct dirent *e; (e = readdir(entries)) != NULL;)
+    if (is_unfinished(e->d_name))
+      unlinkat(dirfd(entries), e->d_name, 0);
+  closedir(entries);
 }
 
 wm_status_t wm_write_text(const char *path, const char *text, wm_error_t *err) {

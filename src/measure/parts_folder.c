@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,11 +24,6 @@ static int64_t number_of(const char *name) {
   if (digits < DIGITS || digits > MOST || strcmp(name + digits, ".h5") != 0)
     return -1;
   return (int64_t)strtoll(name, NULL, 10);
-}
-
-static bool ends_in_tmp(const char *name) {
-  size_t length = strlen(name);
-  return length > 4 && strcmp(name + length - 4, ".tmp") == 0;
 }
 
 static void remove_in(const char *folder, const char *name) {
@@ -54,8 +48,6 @@ static wm_status_t scan(const char *folder, int64_t **numbers, int64_t *n, wm_er
                : wm_fail(err, WM_ENVIRONMENT, "%s: cannot list: %s", folder, strerror(errno));
   for (struct dirent *entry; status == WM_OK && (entry = readdir(dir)) != NULL;) {
     int64_t number = number_of(entry->d_name);
-    if (ends_in_tmp(entry->d_name))
-      remove_in(folder, entry->d_name);
     if (number < 0)
       continue;
     status = wm_grow(&memory, &capacity, *n, *n + 1, sizeof **numbers, "parts", err);
@@ -64,6 +56,7 @@ static wm_status_t scan(const char *folder, int64_t **numbers, int64_t *n, wm_er
       (*numbers)[(*n)++] = number;
   }
   closedir(dir);
+  wm_remove_unfinished(folder);
   if (*n > 1)
     qsort(*numbers, (size_t)*n, sizeof **numbers, ascending);
   return status;
@@ -101,10 +94,11 @@ void wm_part_remove(const wm_comm_t *comm, const char *folder) {
   if (comm->rank == 0) {
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;)
-      if (number_of(entry->d_name) >= 0 || ends_in_tmp(entry->d_name))
+      if (number_of(entry->d_name) >= 0)
         remove_in(folder, entry->d_name);
     if (dir != NULL)
       closedir(dir);
+    wm_remove_unfinished(folder);
     rmdir(folder);
   }
   MPI_Barrier(comm->world);

@@ -13,7 +13,7 @@ enum { WM_PART_PATH_SIZE = 4096 + 32 };
 void wm_part_path(const char *folder, int64_t number, char path[WM_PART_PATH_SIZE]);
 
 /* Collective. Numbers of the files in `folder`, ascending; none if there is no such folder. Removes
- * unfinished files (*.tmp). *numbers is on the heap. */
+ * unfinished files. *numbers is on the heap. */
 wm_status_t wm_part_list(const wm_comm_t *comm, const char *folder, int64_t **numbers, int64_t *n,
                          wm_error_t *err);
 

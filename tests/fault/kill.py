@@ -120,6 +120,8 @@ def check_result(out, text, work):
     for name in ("sweep.parts", "surrogates.parts"):
         if os.path.exists(os.path.join(out, name)):
             fail(name + " was left behind")
+    for path in glob.glob(out + "/**/*.tmp*", recursive=True):
+        fail(path + " was left behind")
     shutil.rmtree(other)
 
 

@@ -161,12 +161,35 @@ static void test_publish(void **state) {
   assert_true(wm_file_exists(to));
 }
 
+static void test_unfinished(void **state) {
+  (void)state;
+  static const char *const gone[] = {"sweep.h5.tmp",     "sweep.h5.tmp.data.0",
+                                     "report.html.tmp",  "a.checkpoint.1.h5.tmp.metadata.12",
+                                     "summary.json.tmp", "model.safetensors.tmp"};
+  static const char *const kept[] = {"sweep.h5",      "notes.tmp",          ".h5.tmp",
+                                     "h5.tmp.data.0", "sweep.h5.tmp.data.", "a.h5.tmp.data.x",
+                                     "a.h5.tmp2",     "b.h5.data.1"};
+  char path[2 * PATH];
+  for (int i = 0; i < 6; i++)
+    write_file(dir, gone[i], "x", 1);
+  for (int i = 0; i < 8; i++)
+    write_file(dir, kept[i], "x", 1);
+  wm_remove_unfinished(dir);
+  for (int i = 0; i < 6; i++)
+    assert_false(wm_file_exists(join(path, dir, gone[i])));
+  for (int i = 0; i < 8; i++) {
+    assert_true(wm_file_exists(join(path, dir, kept[i])));
+    assert_int_equal(unlink(path), 0);
+  }
+  wm_remove_unfinished(join(path, dir, "none")); /* there is none */
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_map),     cmocka_unit_test(test_unchanged),
       cmocka_unit_test(test_guard),   cmocka_unit_test(test_guard_leaves_the_rest),
       cmocka_unit_test(test_text),    cmocka_unit_test(test_directory),
-      cmocka_unit_test(test_publish),
+      cmocka_unit_test(test_publish), cmocka_unit_test(test_unfinished),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -43,6 +43,10 @@ wm_status_t wm_directory_ready(const char *path, wm_error_t *err);
 wm_status_t wm_file_sync(const char *path, wm_error_t *err);
 /* fsync of the file, rename to `to`, fsync of the directory. */
 wm_status_t wm_publish(const char *from, const char *to, wm_error_t *err);
+/* Removes what killed runs have left unfinished in `dir`, where no run may be writing: NAME.tmp of
+ * files that the program writes there (h5, html, json, safetensors), and Open MPI's files beside
+ * them (NAME.tmp.data.RANK, NAME.tmp.metadata.RANK). What can't be removed stays. */
+void wm_remove_unfinished(const char *dir);
 /* Writes `text` to `path`: "path.tmp", then wm_publish. WM_ENVIRONMENT when it fails; then there is
  * no temporary file. */
 wm_status_t wm_write_text(const char *path, const char *text, wm_error_t *err);
