@@ -243,24 +243,26 @@ static wm_status_t read_all(const char *path, int fd, int64_t limit, char *text,
   return WM_OK;
 }
 
-static bool ends_in(const char *name, size_t length, const char *ending) {
+/* Takes `ending` from the first *length bytes of `name` if they end in it and have more. */
+static bool cut_ending(const char *name, size_t *length, const char *ending) {
   const size_t n = strlen(ending);
-  return length > n && strncmp(name + length - n, ending, n) == 0;
+  if (*length <= n || strncmp(name + *length - n, ending, n) != 0)
+    return false;
+  *length -= n;
+  return true;
 }
 
 /* NAME.tmp, NAME.tmp.data.12 or NAME.tmp.metadata.12, NAME of one of the program's kinds. */
 static bool is_unfinished(const char *name) {
   static const char *const kinds[] = {".h5.tmp", ".html.tmp", ".json.tmp", ".safetensors.tmp"};
-  size_t length = strlen(name), digits = length;
-  while (digits > 0 && isdigit((unsigned char)name[digits - 1]))
-    digits--;
-  if (digits < length) {
-    if (!ends_in(name, digits, ".data.") && !ends_in(name, digits, ".metadata."))
-      return false;
-    length = digits - (ends_in(name, digits, ".data.") ? strlen(".data.") : strlen(".metadata."));
-  }
+  size_t length = strlen(name);
+  while (length > 0 && isdigit((unsigned char)name[length - 1]))
+    length--;
+  if (name[length] != '\0' && !cut_ending(name, &length, ".data.") &&
+      !cut_ending(name, &length, ".metadata."))
+    return false;
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-    if (ends_in(name, length, kinds[i]))
+    if (cut_ending(name, &length, kinds[i]))
       return true;
   return false;
 }

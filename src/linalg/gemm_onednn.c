@@ -269,11 +269,10 @@ static bool copies(int64_t rows, int64_t cols) {
   return 1.0 / (double)rows + 1.0 / (double)cols < 0.0036;
 }
 
-int64_t wm_gemm_plan_most(const wm_gemm_plan_t *p) {
+bool wm_gemm_plan_joins(const wm_gemm_plan_t *p) {
   const int threads = omp_get_max_threads();
   const int64_t cols = threads <= 2 ? p->out : p->out / threads / LINE * LINE;
-  const bool joined = p->by_columns && !p->by_panels && cols > 0 && copies(p->rows, cols);
-  return joined ? wm_gemm_most_rows(WM_TILES_FIXED, p->rows) : p->rows;
+  return p->by_columns && !p->by_panels && cols > 0 && copies(p->rows, cols);
 }
 
 /* Columns first .. first + cols - 1 of Y, on the calling thread if it is one of a team. */
@@ -340,7 +339,7 @@ static dnnl_status_t run_by_columns(const wm_gemm_plan_t *p, const float *x, int
 wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, int64_t rows, const void *weight,
                              float *panel, float *y, wm_error_t *err) {
   wm_status_t status = WM_OK;
-  assert(rows == plan->rows || (rows > plan->rows && rows <= wm_gemm_plan_most(plan)));
+  assert(rows == plan->rows || (rows > plan->rows && wm_gemm_plan_joins(plan)));
   if (plan->by_columns) {
     DNNL_TRY(run_by_columns(plan, x, rows, weight, panel, y));
     return WM_OK;

@@ -30,13 +30,22 @@ int64_t wm_gemm_tile_rows(int64_t rows) {
 
 enum { JOINED = 4 }; /* tiles: more gain nothing, and their results leave the cache */
 
-int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile) {
-  return tiles == WM_TILES_FIXED && wm_gemm_joins() ? JOINED * tile : tile;
-}
-
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows) {
   int64_t block = tiles == WM_TILES_FITTED ? wm_gemm_fitted_block() : tile;
   return (rows + block - 1) / block * block;
+}
+
+int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile, int64_t rows) {
+  if (tiles == WM_TILES_FITTED || !wm_gemm_joins() || rows <= tile)
+    return tile;
+  int64_t padded = wm_gemm_padded(tiles, tile, rows);
+  return padded < JOINED * tile ? padded : JOINED * tile;
+}
+
+int64_t wm_gemm_whole(wm_tiles_t tiles, int64_t tile, int64_t rows) {
+  return rows == wm_gemm_padded(tiles, tile, rows)
+             ? rows
+             : rows - rows % wm_gemm_share(tiles, tile, tile, rows);
 }
 
 int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows) {
@@ -230,10 +239,10 @@ static wm_status_t reserve_tail(wm_linear_t *l, wm_error_t *err) {
   return WM_OK;
 }
 
-/* Rows that a product may take. */
-static int64_t most_of(const wm_linear_t *l) {
-  return l->tiles == WM_TILES_FIXED && l->compute == WM_COMPUTE_F32 ? wm_gemm_plan_most(l->plan)
-                                                                    : l->tile;
+/* Most rows that a product may take, of `rows`. */
+static int64_t most_of(const wm_linear_t *l, int64_t rows) {
+  bool joins = l->compute == WM_COMPUTE_F32 && wm_gemm_plan_joins(l->plan);
+  return joins ? wm_gemm_most_rows(l->tiles, l->tile, rows) : l->tile;
 }
 
 /* Y of `height` rows; `weight` as the product reads it. */
@@ -271,7 +280,7 @@ static wm_status_t run_tail(wm_linear_t *l, const float *x, const void *weight, 
 /* All of `rows` rows; x and y have room for wm_gemm_padded. */
 static wm_status_t run_shares(wm_linear_t *l, const float *x, const void *weight, int64_t rows,
                               float *y, wm_error_t *err) {
-  const int64_t share = wm_gemm_share(l->tiles, l->tile, most_of(l), rows);
+  const int64_t share = wm_gemm_share(l->tiles, l->tile, most_of(l, rows), rows);
   for (int64_t first = 0; first < rows; first += share) {
     int64_t count = rows - first < share ? rows - first : share;
     int64_t height =
@@ -300,10 +309,7 @@ wm_status_t wm_linear_apply(wm_linear_t *linear, const float *x, int64_t rows, f
                             wm_error_t *err) {
   assert(rows >= 0);
   const void *weight = operand_of(linear, rows);
-  int64_t rest = rows % wm_gemm_share(linear->tiles, linear->tile, linear->tile, rows);
-  if (rows == wm_gemm_padded(linear->tiles, linear->tile, rows))
-    rest = 0;
-  const int64_t whole = rows - rest;
+  const int64_t whole = wm_gemm_whole(linear->tiles, linear->tile, rows), rest = rows - whole;
   wm_status_t status = run_shares(linear, x, weight, whole, y, err);
   if (status != WM_OK || rest == 0)
     return status;

@@ -8,25 +8,23 @@
 
 struct wm_routing {
   int64_t max_rows, d;
-  int64_t most; /* rows gathered at a time: what the products take together */
   int64_t
       *index;   /* [max_rows] rows of the MLP, ascending, and behind them those of the surrogate */
-  float *x, *y; /* [most, d] of one route */
+  float *x, *y; /* [most_rows, d] of one route */
 };
 
 /* --- life ---------------------------------------------------------------------------------------
  */
 
-static int64_t most_rows(const wm_model_t *model, int64_t max_rows) {
-  const int64_t tile = wm_model_tile_rows(model), most = wm_gemm_most_rows(WM_TILES_FIXED, tile);
-  const int64_t padded = wm_gemm_padded(WM_TILES_FIXED, tile, max_rows > 0 ? max_rows : 1);
-  return padded < most ? padded : most;
+/* Rows gathered at a time: what the products take together. */
+static int64_t most_rows(const wm_model_t *model, wm_tiles_t tiles, int64_t max_rows) {
+  return wm_gemm_most_rows(tiles, wm_model_tile_rows(model), max_rows);
 }
 
 int64_t wm_routing_bytes(const wm_model_t *model, int64_t max_rows) {
   const int64_t d = wm_model_arch(model)->d_model;
   return max_rows * (int64_t)sizeof(int64_t) +
-         2 * most_rows(model, max_rows) * d * (int64_t)sizeof(float);
+         2 * most_rows(model, WM_TILES_FIXED, max_rows) * d * (int64_t)sizeof(float);
 }
 
 wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_routing_t **out,
@@ -37,13 +35,13 @@ wm_status_t wm_routing_create(const wm_model_t *model, int64_t max_rows, wm_rout
   *out = NULL;
   WM_TRY(wm_alloc(&memory, 1, sizeof(wm_routing_t), "routing", err));
   wm_routing_t *r = *out = memory;
-  *r = (wm_routing_t){
-      .max_rows = max_rows, .d = wm_model_arch(model)->d_model, .most = most_rows(model, max_rows)};
+  *r = (wm_routing_t){.max_rows = max_rows, .d = wm_model_arch(model)->d_model};
+  const int64_t most = most_rows(model, WM_TILES_FIXED, max_rows);
   WM_TRY(wm_alloc(&memory, max_rows, sizeof(int64_t), "rows by route", err));
   r->index = memory;
-  WM_TRY(wm_alloc(&memory, r->most * r->d, sizeof(float), "gathered rows", err));
+  WM_TRY(wm_alloc(&memory, most * r->d, sizeof(float), "gathered rows", err));
   r->x = memory;
-  WM_TRY(wm_alloc(&memory, r->most * r->d, sizeof(float), "rows to scatter", err));
+  WM_TRY(wm_alloc(&memory, most * r->d, sizeof(float), "rows to scatter", err));
   r->y = memory;
 cleanup:
   if (status != WM_OK) {
@@ -97,7 +95,7 @@ static wm_status_t run_path(const call_t *c, int path, const float *x, int64_t r
              : wm_routing_surrogate(c->model, c->surrogates, c->layer, x, rows, y, err);
 }
 
-/* The rows gathered in r->x, at most r->most, into r->y. */
+/* The rows gathered in r->x into r->y. */
 static wm_status_t run_gathered(const call_t *c, int path, int64_t rows, wm_error_t *err) {
   wm_routing_t *r = c->r;
   if (path == WM_ROUTE_MLP)
@@ -126,8 +124,8 @@ static wm_status_t run_route(const call_t *c, int path, const float *x, const in
   wm_routing_t *r = c->r;
   wm_profile_t *profile = wm_model_profile(c->model);
   const wm_tiles_t tiles = wm_model_tiles(c->model);
-  const int64_t tile = wm_model_tile_rows(c->model), together = wm_gemm_most_rows(tiles, tile);
-  const int64_t share = wm_gemm_share(tiles, tile, r->most < together ? r->most : together, rows);
+  const int64_t share = wm_gemm_share(tiles, wm_model_tile_rows(c->model),
+                                      most_rows(c->model, tiles, r->max_rows), rows);
   for (int64_t first = 0; first < rows; first += share) {
     const int64_t n = rows - first < share ? rows - first : share;
     const double bytes = 8.0 * (double)(n * r->d);

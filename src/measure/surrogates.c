@@ -426,7 +426,7 @@ wm_status_t wm_surrogates_set_tiles(wm_surrogates_t *s, wm_tiles_t tiles, wm_err
 
 wm_status_t wm_surrogates_apply_padded(const wm_surrogates_t *s, int64_t layer, float *x,
                                        int64_t rows, float *y, wm_error_t *err) {
-  assert(wm_surrogates_has(s, layer) && rows <= wm_gemm_most_rows(s->tiles, s->tile));
+  assert(wm_surrogates_has(s, layer) && rows <= wm_gemm_most_rows(s->tiles, s->tile, rows));
   int64_t height = wm_gemm_padded(s->tiles, s->tile, rows);
   memset(x + rows * s->d, 0, (size_t)((height - rows) * s->d) * sizeof *x);
   return wm_linear_apply_padded(s->linear[s->index_of[layer]], x, rows, y, err);
@@ -435,10 +435,7 @@ wm_status_t wm_surrogates_apply_padded(const wm_surrogates_t *s, int64_t layer, 
 wm_status_t wm_surrogates_apply(const wm_surrogates_t *s, int64_t layer, const float *x,
                                 int64_t rows, float *y, wm_error_t *err) {
   assert(wm_surrogates_has(s, layer));
-  int64_t rest = rows % wm_gemm_share(s->tiles, s->tile, s->tile, rows);
-  if (rows == wm_gemm_padded(s->tiles, s->tile, rows))
-    rest = 0; /* no row is missing to the height of the last tile */
-  const int64_t whole = rows - rest;
+  const int64_t whole = wm_gemm_whole(s->tiles, s->tile, rows), rest = rows - whole;
   wm_status_t status = wm_linear_apply(s->linear[s->index_of[layer]], x, whole, y, err);
   if (status != WM_OK || rest == 0)
     return status;

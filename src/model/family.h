@@ -60,10 +60,10 @@ struct wm_model {
   wm_profile_t *profile; /* borrowed, NULL: none */
 };
 
-/* Scratch memory; sizes in workspace.c. max_rows is a multiple of tile_rows. */
+/* Scratch memory; sizes in workspace.c. max_rows is a multiple of tile_rows; most_rows are those
+ * that go through the MLP or the head together (wm_gemm_most_rows of fixed tiles). */
 struct wm_workspace {
   int64_t max_rows, max_length;
-  int64_t most_rows;        /* rows that go through the MLP or the head together */
   float *qkv;               /* [max_rows, 3 D] */
   float *normed;            /* [max_rows, D] */
   float *hidden;            /* [most_rows, d_mlp] */

@@ -15,7 +15,8 @@ typedef struct {
 
 static int64_t list_parts(const wm_model_t *model, wm_workspace_t *ws, part_t *parts) {
   const int64_t f = sizeof(float), d = model->arch.d_model;
-  const int64_t rows = ws->max_rows, most = ws->most_rows;
+  const int64_t rows = ws->max_rows;
+  const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, model->options.tile_rows, rows);
   const part_t list[N_PARTS] = {
       {&ws->qkv, rows * 3 * d * f},
       {&ws->normed, rows * d * f},
@@ -45,19 +46,12 @@ static int64_t whole_tiles(const wm_model_t *model, int64_t rows) {
   return rows > 0 ? (rows + tile - 1) / tile * tile : tile;
 }
 
-static wm_workspace_t sizes(const wm_model_t *model, int64_t max_rows, int64_t max_length) {
-  const int64_t rows = whole_tiles(model, max_rows);
-  const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, model->options.tile_rows);
-  return (wm_workspace_t){
-      .max_rows = rows, .max_length = max_length, .most_rows = rows < most ? rows : most};
-}
-
 int64_t wm_workspace_together(const wm_model_t *model, const wm_workspace_t *ws) {
-  return model->tiles == WM_TILES_FIXED ? ws->most_rows : model->options.tile_rows;
+  return wm_gemm_most_rows(model->tiles, model->options.tile_rows, ws->max_rows);
 }
 
 int64_t wm_workspace_bytes(const wm_model_t *model, int64_t max_rows, int64_t max_length) {
-  wm_workspace_t ws = sizes(model, max_rows, max_length);
+  wm_workspace_t ws = {.max_rows = whole_tiles(model, max_rows), .max_length = max_length};
   part_t parts[N_PARTS];
   return list_parts(model, &ws, parts);
 }
@@ -71,7 +65,8 @@ wm_status_t wm_workspace_create(const wm_model_t *model, int64_t max_rows, int64
   if (status != WM_OK)
     return status;
   wm_workspace_t *ws = memory;
-  *ws = sizes(model, max_rows, max_length);
+  ws->max_rows = whole_tiles(model, max_rows);
+  ws->max_length = max_length;
   part_t parts[N_PARTS];
   int64_t total = list_parts(model, ws, parts);
   status = wm_alloc(&ws->memory, total, 1, "workspace of the forward pass", err);

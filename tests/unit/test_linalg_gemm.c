@@ -435,9 +435,12 @@ static void test_cut_into_tiles(void **state) {
   assert_int_equal(wm_gemm_row_block() % block, 0);
   for (int64_t wanted = 1; wanted <= 600; wanted += 97) {
     const int64_t tile = wm_gemm_tile_rows(wanted);
-    const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, tile);
+    const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, tile, 9 * tile);
     assert_int_equal(most, wm_gemm_joins() ? 4 * tile : tile);
-    assert_int_equal(wm_gemm_most_rows(WM_TILES_FITTED, tile), tile);
+    assert_int_equal(wm_gemm_most_rows(WM_TILES_FITTED, tile, 9 * tile), tile);
+    assert_int_equal(wm_gemm_most_rows(WM_TILES_FIXED, tile, 1), tile);
+    assert_int_equal(wm_gemm_most_rows(WM_TILES_FIXED, tile, tile + 1),
+                     wm_gemm_joins() ? 2 * tile : tile);
     assert_int_equal(wm_gemm_share(WM_TILES_FIXED, tile, most, 3 * tile + 1), most);
     assert_int_equal(wm_gemm_padded(WM_TILES_FIXED, tile, 3 * tile + 1), 4 * tile);
     for (int64_t rows = 1; rows < 4 * tile; rows++) {

@@ -202,7 +202,7 @@ static void test_needs_no_surrogate_for_the_mlp(void **state) {
 static void test_bytes(void **state) {
   case_t c = make_case(state, "demo_gpt2", WM_COMPUTE_F32);
   const int64_t tile = wm_model_tile_rows(c.model);
-  const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, tile);
+  const int64_t most = wm_gemm_most_rows(WM_TILES_FIXED, tile, 1000);
   assert_int_equal(wm_routing_bytes(c.model, 1000), 1000 * 8 + 2 * most * c.d * 4);
   assert_int_equal(wm_routing_bytes(c.model, 3), 3 * 8 + 2 * tile * c.d * 4);
   free_case(&c);

@@ -68,14 +68,16 @@ int64_t wm_gemm_fitted_block(void);
 /* Can backend and CPU do several fixed tiles together, and any multiple of wm_gemm_row_block() rows
  * from one tile on, with the bits of the tiles alone? */
 bool wm_gemm_joins(void);
-/* Rows that are worth doing together: one tile, or several where tiles are joined. tile: of
- * wm_gemm_tile_rows. */
-int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile);
+/* Most rows, of at most `rows`, that are worth doing together: one tile, or several where tiles are
+ * joined. tile: of wm_gemm_tile_rows. */
+int64_t wm_gemm_most_rows(wm_tiles_t tiles, int64_t tile, int64_t rows);
 /* Rows of each share of `rows` rows that go together; the last share may have fewer. most: the
  * tile, or whole tiles up to wm_gemm_most_rows. */
 int64_t wm_gemm_share(wm_tiles_t tiles, int64_t tile, int64_t most, int64_t rows);
 /* What `rows` rows are padded to. */
 int64_t wm_gemm_padded(wm_tiles_t tiles, int64_t tile, int64_t rows);
+/* How many of `rows` rows need no padding: those after them are a last, shorter tile. */
+int64_t wm_gemm_whole(wm_tiles_t tiles, int64_t tile, int64_t rows);
 
 typedef enum { WM_COMPUTE_F32, WM_COMPUTE_BF16, WM_COMPUTE_BF16_EMULATED } wm_compute_t;
 

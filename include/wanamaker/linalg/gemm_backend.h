@@ -7,6 +7,7 @@
 #include "wanamaker/base/status.h"
 #include "wanamaker/linalg/gemm.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* One product of fixed shape: Y[rows, out] = X[rows, in] W, W as in wm_linear_create. */
@@ -19,17 +20,17 @@ typedef struct wm_gemm_plan wm_gemm_plan_t;
 wm_status_t wm_gemm_plan_create(wm_gemm_plan_t **out, int64_t rows, int64_t in, int64_t out_width,
                                 wm_dtype_t operands, wm_weight_layout_t layout, wm_tiles_t tiles,
                                 wm_error_t *err);
-/* Rows that a run may take: the plan's, or more if the present number of threads gives each row the
- * same bits then. */
-int64_t wm_gemm_plan_most(const wm_gemm_plan_t *plan);
+/* May a run take more rows than the plan's: has each the same bits then, with the present number of
+ * threads? */
+bool wm_gemm_plan_joins(const wm_gemm_plan_t *plan);
 /* Floats of scratch that a run takes with the present number of threads. */
 int64_t wm_gemm_plan_panel(const wm_gemm_plan_t *plan);
 /* NULL is allowed. */
 void wm_gemm_plan_free(wm_gemm_plan_t *plan);
 
 /* With all threads of the process; one caller at a time per plan. Row r of Y depends, bit for bit,
- * on row r of X alone (and on the number of threads). rows: the plan's, or a larger multiple of
- * wm_gemm_row_block() up to wm_gemm_plan_most. panel: wm_gemm_plan_panel floats. */
+ * on row r of X alone (and on the number of threads). rows: the plan's, or with
+ * wm_gemm_plan_joins a larger multiple of wm_gemm_row_block(). panel: wm_gemm_plan_panel floats. */
 wm_status_t wm_gemm_plan_run(wm_gemm_plan_t *plan, const void *x, int64_t rows, const void *weight,
                              float *panel, float *y, wm_error_t *err);
 

@@ -76,7 +76,7 @@ wm_status_t wm_surrogates_set_tiles(wm_surrogates_t *surrogates, wm_tiles_t tile
 /* y[rows, D] <- x[rows, D] W + b. Not collective; one caller at a time. */
 wm_status_t wm_surrogates_apply(const wm_surrogates_t *surrogates, int64_t layer, const float *x,
                                 int64_t rows, float *y, wm_error_t *err);
-/* The same without copies: rows is at most wm_gemm_most_rows, and x and y have room for
+/* The same without copies: rows is at most what wm_gemm_most_rows joins, and x and y have room for
  * wm_gemm_padded rows, which are overwritten. */
 wm_status_t wm_surrogates_apply_padded(const wm_surrogates_t *surrogates, int64_t layer, float *x,
                                        int64_t rows, float *y, wm_error_t *err);

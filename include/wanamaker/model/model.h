@@ -126,7 +126,7 @@ wm_status_t wm_model_attend(wm_model_t *model, int64_t layer, const wm_batch_t *
 wm_status_t wm_model_mlp(wm_model_t *model, int64_t layer, const float *x, int64_t rows, float *y,
                          wm_workspace_t *workspace, wm_error_t *err);
 
-/* The same without copies: rows is at most one share (wm_gemm_share) of the workspace's rows, and x
+/* The same without copies: rows is at most wm_gemm_most_rows of the workspace's rows, and x
  * and y have room for wm_gemm_padded rows, which are overwritten. */
 wm_status_t wm_model_mlp_padded(wm_model_t *model, int64_t layer, float *x, int64_t rows, float *y,
                                 wm_workspace_t *workspace, wm_error_t *err);
